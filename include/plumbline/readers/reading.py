@@ -1,0 +1,82 @@
+"""What a reader gives: readings, facts, and last a statement of completeness."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol
+
+from plumbline.model import Params, Scalar
+from plumbline.readers.source import Source
+
+
+class Status(StrEnum):
+    """Whether the output is all that the tool had to say."""
+
+    COMPLETE = "complete"
+    INCOMPLETE = "incomplete"
+    """It stops before its end, or holds fewer rows than it announces or than were expected."""
+    ABORTED = "aborted"
+    """The tool says that it stopped early (signal, run_stop aborted)."""
+    FAILED = "failed"
+    """The tool ran, or tried to, and says that it failed; or a result check in it failed."""
+    NOT_STARTED = "not_started"
+    """What ought to have run never did: banners, launcher errors, or an initialisation without a run."""
+    UNKNOWN = "unknown"
+    """The format has no footer and no expectation was given: nobody can tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One number as the tool printed it, in the reader's unit for that indicator. `params` are its coordinates."""
+
+    indicator: str
+    value: float
+    unit: str
+    params: Params = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Something that is not a measured number: versions, host names, statuses, counts of rows, lists."""
+
+    name: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Completeness:
+    """The last item of every reader: what it expected, what it found, and why it is not complete."""
+
+    reader: str
+    status: Status
+    expected: Mapping[str, Any] = field(default_factory=dict)
+    found: Mapping[str, Any] = field(default_factory=dict)
+    reason: str = ""
+
+
+Item = Reading | Fact | Completeness
+
+
+class Reader(Protocol):
+    """A module in this package: one tool's output format. Pure: a source in, items out."""
+
+    NAME: str
+    TOOL: str
+    """One line for people: which tools and versions."""
+    INDICATORS: Mapping[str, tuple[str, str]]
+    """indicator name → (unit, what it is)."""
+    FACTS: Mapping[str, str]
+    """fact name → what it is."""
+    EXPECTATIONS: Mapping[str, str]
+    """key of `--expect` → what it means."""
+
+    def sniff(self, head: str) -> float:
+        """Say how sure the first 64 KiB look like this format: 0 no, 1 certain. Used by reader `auto`."""
+
+    def read(self, source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
+        """Give the items in order of the output, Completeness last and exactly once.
+
+        Raises OutputError when this is not the format at all; never another exception.
+        """

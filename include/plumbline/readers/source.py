@@ -1,0 +1,103 @@
+"""Text as tools leave it behind: any size, any encoding slip, colour codes, carriage returns, prefixes.
+
+`Source` gives lines at constant memory. What the lines mean is the readers' business.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from plumbline.errors import OutputError
+
+CHUNK_BYTES = 1 << 20
+LONGEST_LINE_BYTES = 64 << 20
+"""A line longer than this is handed out in pieces: no tool writes one, and memory stays bounded."""
+WHOLE_TEXT_BYTES = 512 << 20
+"""Formats that are one document (XML, JSON) are refused above this size."""
+
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+
+
+def strip_ansi(text: str) -> str:
+    """Remove terminal colour and cursor sequences."""
+    return _ANSI.sub("", text) if "\x1b" in text else text
+
+
+class Source:
+    """One raw output: a name for messages and a binary stream that is read once, front to back."""
+
+    def __init__(self, stream: BinaryIO, name: str = "<input>") -> None:
+        """Take over reading of `stream`; closing it stays with the caller."""
+        self.name = name
+        self._stream = stream
+
+    @classmethod
+    def of_text(cls, text: str, name: str = "<text>") -> Source:
+        """Wrap a string."""
+        return cls(io.BytesIO(text.encode("utf-8", "surrogateescape")), name)
+
+    @classmethod
+    def of_bytes(cls, data: bytes, name: str = "<bytes>") -> Source:
+        """Wrap bytes."""
+        return cls(io.BytesIO(data), name)
+
+    @classmethod
+    def of_path(cls, path: Path) -> Source:
+        """Open a file; the stream is closed when the Source is collected."""
+        return cls(path.open("rb"), path.name)
+
+    def byte_lines(self) -> Iterator[bytes]:
+        r"""Give raw lines without their ends: `\n`, `\r\n` and a lone `\r` (progress output) all end one.
+
+        The last line is given even without an end: use `ends_whole` to know whether it had one.
+        """
+        self.ends_whole = True
+        rest: list[bytes] = []
+        held = 0
+        while chunk := self._stream.read(CHUNK_BYTES):
+            if b"\r" in chunk:
+                while chunk.endswith(b"\r") and (more := self._stream.read(1)):
+                    chunk += more
+                chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+            head, newline, tail = chunk.partition(b"\n")
+            if not newline:
+                rest.append(head)
+                held += len(head)
+                if held > LONGEST_LINE_BYTES:
+                    yield b"".join(rest)
+                    rest, held = [], 0
+                continue
+            rest.append(head)
+            yield b"".join(rest)
+            lines = tail.split(b"\n")
+            last = lines.pop()
+            yield from lines
+            rest, held = [last], len(last)
+        if held:
+            self.ends_whole = False
+            yield b"".join(rest)
+
+    ends_whole: bool = True
+    """After byte_lines or lines are exhausted: did the last line have its line end?"""
+
+    def lines(self) -> Iterator[str]:
+        """Give decoded lines without colour codes. Bytes that are not UTF-8 become U+FFFD."""
+        for raw in self.byte_lines():
+            line = raw.decode("utf-8", "replace")
+            yield _ANSI.sub("", line) if "\x1b" in line else line
+
+    def text(self, limit_bytes: int = WHOLE_TEXT_BYTES) -> str:
+        """Give everything as one string, colour codes removed, line ends kept as they are.
+
+        Raises OutputError above `limit_bytes`.
+        """
+        data = self._stream.read(limit_bytes + 1)
+        if len(data) > limit_bytes:
+            raise OutputError(f"larger than {limit_bytes >> 20} MiB, too large for one document", source=self.name)
+        if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            return strip_ansi(data.decode("utf-16", "replace"))
+        return strip_ansi(data.decode("utf-8-sig", "replace"))
