@@ -1,0 +1,1 @@
+"""Comparisons over runs and neighbours: pure functions on arrays."""

@@ -1,0 +1,1 @@
+"""Where benchmarks run: inventories and their settings, as data."""

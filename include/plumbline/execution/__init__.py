@@ -1,0 +1,1 @@
+"""From a plan to records: planning, running, launchers, and what the machine says of itself."""

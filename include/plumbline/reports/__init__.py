@@ -1,0 +1,1 @@
+"""What people read: one self-contained HTML file, and findings for tickets."""

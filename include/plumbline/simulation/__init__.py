@@ -1,0 +1,1 @@
+"""A cluster that prints what the real tools print, with planted faults."""

@@ -1,0 +1,1 @@
+"""Verdicts: great-expectations judges rows, the gate judges verdicts."""

@@ -1,0 +1,149 @@
+"""ClusterProfile: what a cluster is made of and how it is reached. Read from profiles/*.yaml."""
+
+from __future__ import annotations
+
+import sys
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from plumbline.configuration import Document, find_document, load_yaml, parse, project_root, search_path
+from plumbline.model import Device, Origin, Scalar
+
+PROFILES = Path(__file__).parent / "profiles"
+
+
+class Accelerator(Document):
+    """The accelerator of every node. `model` is the key of references and ceilings ('H100-SXM5-80GB', 'cpu')."""
+
+    model: str
+    per_node: Annotated[int, Field(ge=1, le=64)]
+    resource: str | None = None
+    """Kubernetes resource name, such as nvidia.com/gpu or amd.com/gpu."""
+
+
+class Fabric(Document):
+    """How nodes are connected. `name` is a key of references ('ndr-8x400g', 'loopback')."""
+
+    name: str
+    node_bandwidth_gbit_s: Annotated[float, Field(gt=0)] | None = None
+    """All NICs of one node together, one direction; None where unknown (no network ceiling is applied)."""
+    transport: str | None = None
+    """What NCCL must report that it uses between nodes ('IB', 'Socket', 'OFI'); None: not asserted."""
+    in_network_reduction: bool = False
+    """SHARP or similar: the network term of the ceiling does not apply."""
+
+
+class Node(Document):
+    """One node of the inventory, with its place in the topology."""
+
+    name: str
+    leaf: str | None = None
+    rack: str | None = None
+    nvlink_domain: str | None = None
+
+
+class Exclusion(Document):
+    """A node that is left out on purpose, with a reason, an owner and an end date; an expired one is void."""
+
+    node: str
+    reason: str
+    owner: str
+    until: date
+
+
+class Nodes(Document):
+    """Which nodes: exactly one of the forms."""
+
+    emulated: Annotated[int, Field(ge=1, le=64)] | None = None
+    """This machine plays so many nodes, one process each."""
+    simulated: Annotated[int, Field(ge=1, le=16384)] | None = None
+    """So many simulated nodes, named n0001 and so on."""
+    listed: tuple[Node, ...] | None = None
+    selector: dict[str, str] | None = None
+    """Kubernetes labels; the inventory is what the API lists."""
+    nodes_per_leaf: Annotated[int, Field(ge=1)] = 32
+    leaves_per_rack: Annotated[int, Field(ge=1)] = 1
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Nodes:
+        given = [name for name in ("emulated", "simulated", "listed", "selector") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"exactly one of emulated, simulated, listed, selector, not {given or 'none'}")
+        return self
+
+
+class Limits(Document):
+    """The most that one run may take."""
+
+    nodes: Annotated[int, Field(ge=1)] | None = None
+    minutes: Annotated[float, Field(gt=0)] = 240
+    gpu_hours: Annotated[float, Field(gt=0)] | None = None
+
+
+class Storage(Document):
+    """The file system under test. `directory` is relative to the project root when it is not absolute."""
+
+    directory: str
+    name: str = "storage"
+
+
+class ClusterProfile(Document):
+    """One cluster. Relative paths start at the project root."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
+    title: str
+    launcher: Literal["local", "kubernetes", "simulated"]
+    device: Device
+    accelerator: Accelerator
+    fabric: Fabric
+    nodes: Nodes
+    storage: Storage
+    hardware: str | None = None
+    """Key of the reference file; defaults to accelerator.model."""
+    python: str = sys.executable
+    """Interpreter of the benchmark environment, as seen where benchmarks run."""
+    programs: str = "docker/bench"
+    results: str = "results"
+    exclusions: tuple[Exclusion, ...] = ()
+    limits: Limits = Limits()
+    benchmarks: dict[str, dict[str, Scalar]] = {}
+    """Parameters of benchmarks that depend on the cluster (sizes that fit); a suite's own parameters win."""
+    images: dict[str, str] = {}
+    kubernetes: dict[str, Any] = {}
+    simulation: dict[str, Any] = {}
+
+    @property
+    def origin(self) -> Origin:
+        """Simulated clusters yield simulated numbers; everything else is measured."""
+        return Origin.SIMULATED if self.launcher == "simulated" else Origin.MEASURED
+
+    @property
+    def reference_hardware(self) -> str:
+        """Give the hardware key that references are looked up by."""
+        return self.hardware or self.accelerator.model
+
+    def path(self, text: str) -> Path:
+        """Give a path of this profile, absolute."""
+        path = Path(text)
+        return path if path.is_absolute() else project_root() / path
+
+    @model_validator(mode="after")
+    def _launcher_fits_nodes(self) -> ClusterProfile:
+        wanted = {"local": ("emulated",), "simulated": ("simulated",), "kubernetes": ("listed", "selector")}
+        if all(getattr(self.nodes, form) is None for form in wanted[self.launcher]):
+            raise ValueError(f"launcher {self.launcher} needs nodes.{' or nodes.'.join(wanted[self.launcher])}")
+        return self
+
+
+def profile_folders() -> list[Path]:
+    """Give the folders that profiles are looked for in: PLUMBLINE_PROFILES, then the shipped ones."""
+    return search_path("PLUMBLINE_PROFILES", PROFILES)
+
+
+def load_profile(name: str) -> ClusterProfile:
+    """Read a profile by name or path. Raises ConfigError."""
+    path = find_document("cluster profile", name, profile_folders())
+    return parse(ClusterProfile, load_yaml(path), str(path))
