@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date
 
-from plumbline.clusters.profile import ClusterProfile
+from plumbline.clusters.profile import ClusterProfile, Exclusion
 from plumbline.model import Code
 
 
@@ -41,8 +41,8 @@ def static_inventory(profile: ClusterProfile, today: date) -> Inventory:
     )
 
 
-def _exclusion_reason(exclusion: object) -> str:
-    return "{0.reason} (owner {0.owner}, until {0.until})".format(exclusion)
+def _exclusion_reason(exclusion: Exclusion) -> str:
+    return f"{exclusion.reason} (owner {exclusion.owner}, until {exclusion.until})"
 
 
 def _named_nodes(profile: ClusterProfile) -> list[InventoryNode]:

@@ -1,0 +1,293 @@
+"""A run is one directory: `evidence/` is sealed when the launches end, `derived/` can be recomputed from it.
+
+results/<cluster>/<suite>/<run_id>/
+  evidence/   plan profile suite references environment .json, records/, raw/, manifest.json (written last)
+  derived/    measurements.parquet verdicts.parquet verdict.json gx.json findings.json report.html provenance.json
+  decisions.jsonl   append-only sign-offs, each with the manifest's digest
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from plumbline.clusters.profile import ClusterProfile
+from plumbline.configuration import parse
+from plumbline.errors import ConfigError, OutputError, ValidationError
+from plumbline.execution.plan import Plan, plan_from
+from plumbline.execution.run_one import file_sha256, write_atomically
+from plumbline.model import RunRecord, run_record
+from plumbline.suites.suite import Suite
+
+RUN_ID = re.compile(r"^\d{8}T\d{6}Z-[0-9a-f]{6}$")
+MANIFEST = "manifest.json"
+PROVENANCE = "provenance.json"
+
+
+def new_run_id(now: datetime | None = None) -> str:
+    """Give a run id: UTC second and six random hex digits."""
+    return f"{(now or datetime.now(UTC)).strftime('%Y%m%dT%H%M%SZ')}-{secrets.token_hex(3)}"
+
+
+def run_time(run_id: str) -> datetime:
+    """Give the time that a run id was made. Raises ConfigError for what is not a run id."""
+    if not RUN_ID.match(run_id):
+        raise ConfigError(f"not a run id: {run_id!r} (YYYYMMDDTHHMMSSZ-xxxxxx)")
+    return datetime.strptime(run_id[:16], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+
+
+class RunDirectory:
+    """One run on disk. Knows names and seals; knows nothing of what the numbers mean."""
+
+    def __init__(self, path: Path) -> None:
+        """Wrap a path; nothing is read or created yet."""
+        self.path = path.resolve()
+
+    @property
+    def run_id(self) -> str:
+        """The directory's own name."""
+        return self.path.name
+
+    @property
+    def evidence(self) -> Path:
+        """What was measured; sealed by manifest.json."""
+        return self.path / "evidence"
+
+    @property
+    def derived(self) -> Path:
+        """What was computed from the evidence."""
+        return self.path / "derived"
+
+    @classmethod
+    def create(cls, results: Path, cluster: str, suite: str, run_id: str) -> RunDirectory:
+        """Make the directories of a new run. Raises ConfigError when it exists or cannot be made."""
+        path = results / cluster / suite / run_id
+        try:
+            (path / "evidence").mkdir(parents=True)
+            for folder in ("evidence/records", "evidence/raw", "derived"):
+                (path / folder).mkdir()
+        except OSError as error:
+            raise ConfigError(f"cannot make run directory {path}: {error.strerror or error}") from None
+        return cls(path)
+
+    @classmethod
+    def open(cls, path: Path) -> RunDirectory:
+        """Open an existing run. Raises ConfigError when it is not a run directory."""
+        run = cls(path)
+        if not run.evidence.is_dir():
+            raise ConfigError(f"{path} is not a run directory: it has no evidence/")
+        return run
+
+    # -- evidence ------------------------------------------------------------------------------------------------
+
+    def write_evidence(self, name: str, data: Any) -> None:
+        """Write evidence/<name>.json. Raises ValidationError when the run is sealed."""
+        if self.sealed:
+            raise ValidationError(f"{self.run_id} is sealed: {name}.json cannot be added")
+        write_atomically(self.evidence / f"{name}.json", _pretty(data))
+
+    def read_evidence(self, name: str) -> Any:
+        """Read evidence/<name>.json. Raises OutputError when it is absent or damaged."""
+        return _read_json(self.evidence / f"{name}.json")
+
+    def plan(self) -> Plan:
+        """Read plan.json. Raises OutputError."""
+        try:
+            return plan_from(self.read_evidence("plan"))
+        except (KeyError, TypeError, ValueError) as error:
+            raise OutputError(f"damaged plan: {error}", source="plan.json") from None
+
+    def profile(self) -> ClusterProfile:
+        """Read the profile that the run used."""
+        return parse(ClusterProfile, self.read_evidence("profile"), f"{self.run_id}/profile.json")
+
+    def suite(self) -> Suite:
+        """Read the suite that the run used, with its settings applied."""
+        return parse(Suite, self.read_evidence("suite"), f"{self.run_id}/suite.json")
+
+    def records(self) -> Iterator[tuple[Path, RunRecord | OutputError]]:
+        """Give every record file in name order, each read or with the error that reading it gave."""
+        for path in sorted((self.evidence / "records").glob("*.json")):
+            try:
+                yield path, run_record(_read_json(path))
+            except OutputError as error:
+                yield path, error
+            except (KeyError, TypeError, ValueError) as error:
+                yield path, OutputError(f"damaged record: {error!r}", source=path.name)
+
+    def seal(self) -> str:
+        """Write manifest.json over every evidence file and give its digest; a sealed run only gives the digest."""
+        if not self.sealed:
+            files = {
+                path.relative_to(self.evidence).as_posix(): {
+                    "sha256": file_sha256(path),
+                    "size_bytes": path.stat().st_size,
+                }
+                for path in _files(self.evidence)
+            }
+            write_atomically(self.evidence / MANIFEST, _pretty({"schema_version": 1, "files": files}))
+        return self.manifest_sha256()
+
+    @property
+    def sealed(self) -> bool:
+        """Whether the launches have ended: without a manifest the run is unfinished."""
+        return (self.evidence / MANIFEST).is_file()
+
+    def manifest_sha256(self) -> str:
+        """Give the manifest's own digest. Raises OutputError when the run is not sealed."""
+        if not self.sealed:
+            raise OutputError("no manifest.json: the run is unfinished", source=self.run_id)
+        return file_sha256(self.evidence / MANIFEST)
+
+    # -- derived -------------------------------------------------------------------------------------------------
+
+    def write_derived(self, name: str, text: str) -> Path:
+        """Write derived/<name>."""
+        write_atomically(self.derived / name, text)
+        return self.derived / name
+
+    def write_derived_json(self, name: str, data: Any) -> Path:
+        """Write derived/<name> as JSON."""
+        return self.write_derived(name, _pretty(data))
+
+    def read_derived(self, name: str) -> Any:
+        """Read a JSON file of derived/. Raises OutputError."""
+        return _read_json(self.derived / name)
+
+    def write_provenance(self, code: Mapping[str, Any]) -> None:
+        """Bind derived/ to the evidence that it came from: manifest digest, code version, digest of each file."""
+        files = {p.name: file_sha256(p) for p in _files(self.derived) if p.name != PROVENANCE}
+        self.write_derived_json(
+            PROVENANCE, {"manifest_sha256": self.manifest_sha256(), "code": dict(code), "files": files}
+        )
+
+    # -- decisions -----------------------------------------------------------------------------------------------
+
+    def add_decision(self, decision: Mapping[str, Any]) -> dict[str, Any]:
+        """Append one decision with the manifest's digest and the time; give the whole line. Raises OutputError."""
+        line = {
+            **decision,
+            "run_id": self.run_id,
+            "manifest_sha256": self.manifest_sha256(),
+            "decided_at": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        }
+        with (self.path / "decisions.jsonl").open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(line, sort_keys=True, ensure_ascii=False) + "\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        return line
+
+    def decisions(self) -> list[dict[str, Any]]:
+        """Give the decisions in order, only those made on this very evidence. Raises OutputError for a damaged line."""
+        path = self.path / "decisions.jsonl"
+        if not path.is_file() or not self.sealed:
+            return []
+        digest = self.manifest_sha256()
+        found = []
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+            try:
+                item = json.loads(line)
+            except json.JSONDecodeError:
+                raise OutputError("damaged decision", source=str(path), line=number, excerpt=line) from None
+            if item.get("manifest_sha256") == digest:
+                found.append(item)
+        return found
+
+    # -- verification --------------------------------------------------------------------------------------------
+
+    def problems(self) -> Iterator[dict[str, str]]:
+        """Compare the run with its seals: missing, changed, extra, unsealed or stale_derived, one item a problem."""
+        if not self.sealed:
+            yield {"problem": "unsealed", "path": f"evidence/{MANIFEST}"}
+        else:
+            yield from self._evidence_problems()
+        yield from self._derived_problems()
+
+    def _evidence_problems(self) -> Iterator[dict[str, str]]:
+        try:
+            listed = _read_json(self.evidence / MANIFEST)["files"]
+            digests = {name: entry["sha256"] for name, entry in listed.items()}
+        except (OutputError, KeyError, TypeError, AttributeError):
+            yield {"problem": "changed", "path": f"evidence/{MANIFEST}"}
+            return
+        present = {p.relative_to(self.evidence).as_posix() for p in _files(self.evidence)}
+        for name in sorted(set(digests) | present):
+            path = f"evidence/{name}"
+            if name not in present:
+                yield {"problem": "missing", "path": path}
+            elif name not in digests:
+                yield {"problem": "extra", "path": path}
+            elif file_sha256(self.evidence / name) != digests[name]:
+                yield {"problem": "changed", "path": path}
+
+    def _derived_problems(self) -> Iterator[dict[str, str]]:
+        present = {p.name for p in _files(self.derived)} if self.derived.is_dir() else set()
+        if not present:
+            return
+        path = f"derived/{PROVENANCE}"
+        try:
+            provenance = _read_json(self.derived / PROVENANCE)
+            files, manifest = provenance["files"], provenance["manifest_sha256"]
+        except (OutputError, KeyError, TypeError):
+            yield {"problem": "stale_derived", "path": path}
+            return
+        if not self.sealed or manifest != self.manifest_sha256():
+            yield {"problem": "stale_derived", "path": path}
+        for name in sorted(set(files) | (present - {PROVENANCE})):
+            if name not in files:
+                yield {"problem": "extra", "path": f"derived/{name}"}
+            elif name not in present:
+                yield {"problem": "missing", "path": f"derived/{name}"}
+            elif file_sha256(self.derived / name) != files[name]:
+                yield {"problem": "changed", "path": f"derived/{name}"}
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Give every file below, without the manifest itself and without temporary files of an unfinished write."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path != folder / MANIFEST and not path.name.endswith(".tmp"):
+            yield path
+
+
+def _pretty(data: Any) -> str:
+    return json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise OutputError("is missing", source=path.name) from None
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise OutputError(f"not readable: {error}", source=path.name) from None
+
+
+# -- many runs ---------------------------------------------------------------------------------------------------
+
+
+def find_runs(results: Path, cluster: str, suite: str | None = None) -> list[RunDirectory]:
+    """Give the finished runs of a cluster, oldest first; unfinished ones are not runs yet."""
+    folders = [results / cluster / suite] if suite else sorted((results / cluster).glob("*"))
+    runs = [
+        RunDirectory(path)
+        for folder in folders
+        if folder.is_dir()
+        for path in folder.iterdir()
+        if RUN_ID.match(path.name) and (path / "evidence" / MANIFEST).is_file()
+    ]
+    return sorted(runs, key=lambda run: run.run_id)
+
+
+def link_latest(results: Path, run: RunDirectory) -> None:
+    """Point results/latest at the run, atomically."""
+    link = results / "latest"
+    temporary = results / f".latest.{os.getpid()}"
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(os.path.relpath(run.path, results))
+    temporary.replace(link)
