@@ -85,7 +85,7 @@ def plan_data(plan: Plan) -> dict[str, Any]:
 
 
 def make_plan(profile: ClusterProfile, suite: Suite, inventory: Inventory, *, run_id: str, seed: int) -> Plan:
-    """Lay out a run. The same arguments give the same plan. Raises ConfigError for parameters or counts that are wrong."""
+    """Lay out a run. The same arguments give the same plan. Raises ConfigError for wrong parameters or counts."""
     usable = [node for node in inventory if node.unusable is None]
     if profile.limits.nodes is not None:
         usable = usable[: profile.limits.nodes]
