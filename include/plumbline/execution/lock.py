@@ -1,0 +1,110 @@
+"""One run per cluster at a time, across nightly, acceptance and command line: a lease in results/<cluster>/lock.json.
+
+The lease names its holder for people. It ends when the run is sealed, when it expires, or, where the holder gave a
+process, when that process is gone from this machine: a killed run doesn't block the next one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import socket
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from plumbline.errors import ClusterBusyError
+from plumbline.execution.run_one import write_atomically
+
+
+def acquire(folder: Path, run_id: str, holder: str, lease: timedelta, pid: int | None = None) -> None:
+    """Take the lease, or renew one that this run holds. Raises ClusterBusyError naming holder and end."""
+    now = datetime.now(UTC)
+    with _guarded(folder):
+        held = _read(folder)
+        if held and held["run_id"] != run_id and not _void(held, now):
+            raise ClusterBusyError(
+                f"cluster {folder.name} is busy: run {held['run_id']} ({held['holder']}) holds it since "
+                f"{held['since']}, until {held['until']} at the latest"
+            )
+        since = held["since"] if held and held["run_id"] == run_id else _text(now)
+        write_atomically(
+            folder / "lock.json",
+            json.dumps(
+                {
+                    "run_id": run_id,
+                    "holder": holder,
+                    "since": since,
+                    "until": _text(now + lease),
+                    "host": socket.gethostname(),
+                    "pid": pid,
+                    "pid_started": _process_start(pid) if pid else None,
+                },
+                indent=1,
+            ),
+        )
+
+
+def release(folder: Path, run_id: str) -> None:
+    """Give the lease back; nothing happens when this run doesn't hold it."""
+    with _guarded(folder):
+        held = _read(folder)
+        if held and held["run_id"] == run_id:
+            (folder / "lock.json").unlink()
+
+
+def holder_of(folder: Path) -> dict[str, Any] | None:
+    """Give the lease in force, or None."""
+    if not folder.is_dir():
+        return None
+    with _guarded(folder):
+        held = _read(folder)
+    return held if held and not _void(held, datetime.now(UTC)) else None
+
+
+@contextlib.contextmanager
+def _guarded(folder: Path) -> Iterator[None]:
+    """Make read-and-write one step between processes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
+
+
+def _read(folder: Path) -> dict[str, Any] | None:
+    try:
+        data = json.loads((folder / "lock.json").read_text(encoding="utf-8"))
+        return data if {"run_id", "holder", "since", "until"} <= data.keys() else None
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
+def _void(held: dict[str, Any], now: datetime) -> bool:
+    try:
+        if datetime.fromisoformat(held["until"]) <= now:
+            return True
+    except ValueError:
+        return True
+    pid = held.get("pid")
+    same_host = held.get("host") == socket.gethostname()
+    return isinstance(pid, int) and same_host and _process_start(pid) != held.get("pid_started")
+
+
+def _process_start(pid: int) -> str | None:
+    """Give the start time of a process in clock ticks since boot: a reused pid has another."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return None
+
+
+def _text(moment: datetime) -> str:
+    return moment.isoformat(timespec="seconds")
+
+
+def own_process() -> int:
+    """Give this process's id, for holders that live as long as the run."""
+    return os.getpid()

@@ -1,0 +1,130 @@
+"""What can be wrong with a record before any number is read from it, and how a launch ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from plumbline.clusters.profile import ClusterProfile
+from plumbline.execution.launcher import ANSWERS
+from plumbline.execution.run_one import file_sha256
+from plumbline.model import Code, LaunchSpec, Outcome, RunRecord, Verdict, verdict
+from plumbline.tracking.run_directory import RunDirectory, run_time
+
+CLOCK_TOLERANCE = timedelta(seconds=120)
+"""How far clocks of nodes and orchestrator may differ before a record's times count as wrong. Assumption: NTP is on."""
+
+
+def launch_place(spec: LaunchSpec) -> str:
+    """Name a launch's place for people."""
+    return f"{spec.benchmark} at {spec.node_count} node{'s' if spec.node_count != 1 else ''}, group {spec.group}"
+
+
+def launch_fields(spec: LaunchSpec) -> dict[str, Any]:
+    """Give the fields of a verdict on a whole launch."""
+    return {
+        "benchmark": spec.benchmark,
+        "launch_id": spec.launch_id,
+        "node_count": spec.node_count,
+        "group": spec.group,
+        "node": spec.nodes[0] if len(spec.nodes) == 1 else None,
+    }
+
+
+def record_verdicts(
+    run: RunDirectory, profile: ClusterProfile, spec: LaunchSpec, record: RunRecord, hardware: str | None
+) -> Iterator[Verdict]:
+    """Say what is wrong with a record before any number is read from it."""
+    place, fields = launch_place(spec), launch_fields(spec)
+    wrong = [
+        (record.run_id != spec.run_id, Code.OLD_OUTPUT, f"the record is of run {record.run_id}"),
+        (record.cluster != spec.cluster, Code.WRONG_CLUSTER, f"the record is of cluster {record.cluster}"),
+        (record.spec_sha256 != spec.digest(), Code.WRONG_PARAMETERS, "the record answers another launch spec"),
+        (record.argv != spec.argv, Code.WRONG_PARAMETERS, "another command was run than was planned"),
+        (record.origin != spec.origin, Code.WRONG_PARAMETERS, f"the record is {record.origin.value}"),
+        (record.device != spec.device, Code.WRONG_HARDWARE, f"ran on {record.device.value}, not {spec.device.value}"),
+    ]
+    yield from (verdict(code, place, message, **fields) for bad, code, message in wrong if bad)
+    yield from (verdict(code, place, message, **fields) for code, message in _clock_problems(run, record))
+    yield from (verdict(code, place, message, **fields) for code, message in _host_problems(profile, spec, record))
+    found = record.hardware.get("hardware_id")
+    if profile.launcher == "local" and hardware and found and found != hardware:
+        yield verdict(Code.WRONG_HARDWARE, place, f"ran on hardware {found}, planned on {hardware}", **fields)
+    yield from (verdict(code, place, message, **fields) for code, message in _raw_problems(run, record))
+
+
+def _clock_problems(run: RunDirectory, record: RunRecord) -> Iterator[tuple[Code, str]]:
+    try:
+        started, ended = _moment(record.started_at), _moment(record.ended_at)
+    except ValueError:
+        yield Code.SCHEMA, f"times are not UTC ISO-8601: {record.started_at!r}, {record.ended_at!r}"
+        return
+    made = run_time(run.run_id)
+    if started < made - CLOCK_TOLERANCE:
+        yield Code.OLD_OUTPUT, f"started {record.started_at}, before the run was made ({made:%Y-%m-%dT%H:%M:%SZ})"
+    if ended > datetime.now(UTC) + CLOCK_TOLERANCE:
+        yield Code.CLOCK_SKEW, f"ended {record.ended_at}, in the future"
+    if ended < started or abs((ended - started).total_seconds() - record.duration_s) > max(5, record.duration_s * 0.1):
+        yield (
+            Code.CLOCK_SKEW,
+            f"wall clock says {(ended - started).total_seconds():.1f} s, it took {record.duration_s} s",
+        )
+
+
+def _moment(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(text)
+    return moment
+
+
+def _host_problems(profile: ClusterProfile, spec: LaunchSpec, record: RunRecord) -> Iterator[tuple[Code, str]]:
+    """On a cluster the hosts of the record must be the planned nodes; emulated nodes share one host."""
+    if profile.nodes.emulated is None and record.outcome in ANSWERS and set(record.hosts) != set(spec.nodes):
+        missing = sorted(set(spec.nodes) - set(record.hosts))
+        other = sorted(set(record.hosts) - set(spec.nodes))
+        yield Code.WRONG_HOST, f"planned nodes absent: {missing[:5] or 'none'}; others present: {other[:5] or 'none'}"
+
+
+def _raw_problems(run: RunDirectory, record: RunRecord) -> Iterator[tuple[Code, str]]:
+    folder = run.evidence / record.raw_dir
+    if record.raw_dir != f"raw/{record.launch_id}.a{record.attempt}":
+        yield Code.SCHEMA, f"raw output is claimed to be in {record.raw_dir!r}"
+        return
+    for raw in record.raw_files:
+        path = folder / raw.path
+        if not path.is_file():
+            yield Code.EVIDENCE_CHANGED, f"raw file {raw.path} is missing"
+        elif path.stat().st_size != raw.size_bytes or file_sha256(path) != raw.sha256:
+            yield Code.EVIDENCE_CHANGED, f"raw file {raw.path} is not the one that the record lists"
+
+
+def outcome_problems(run: RunDirectory, record: RunRecord) -> Iterator[tuple[Code, str]]:
+    """Say how a launch ended when it did not end well: code and message, with the tool's last words."""
+    if record.outcome is Outcome.EXITED and record.exit_code == 0:
+        return
+    tail = _last_words(run.evidence / record.raw_dir)
+    if record.outcome is Outcome.TIMEOUT:
+        yield Code.TIMEOUT, f"{record.reason}{tail}"
+    elif record.outcome is Outcome.EXITED:
+        yield Code.BENCHMARK_FAILED, f"exit code {record.exit_code}{tail}"
+    elif record.outcome is Outcome.SIGNALLED:
+        hint = "; SIGKILL from outside is often out of memory" if record.signal == 9 else ""
+        yield Code.BENCHMARK_FAILED, f"{record.reason}{hint}{tail}"
+    else:
+        yield record.code or Code.INFRASTRUCTURE, record.reason
+
+
+def _last_words(raw_dir: Path) -> str:
+    """Give the last non-empty line of stderr, or of stdout, as evidence in a message."""
+    for name in ("stderr", "stdout"):
+        path = raw_dir / name
+        if path.is_file() and path.stat().st_size:
+            with path.open("rb") as stream:
+                stream.seek(max(0, path.stat().st_size - 4096))
+                lines = [line.strip() for line in stream.read().decode("utf-8", "replace").splitlines()]
+            if words := [line for line in lines if line]:
+                return f": {words[-1][:200]}"
+    return ""
