@@ -114,8 +114,8 @@ def read_run(run: RunDirectory) -> Readout:
     plan, profile = run.plan(), run.profile()
     suite_name = plan.suite
     verdicts = [*_evidence_verdicts(run), *_gap_verdicts(plan)]
-    records, record_verdicts = _records_by_launch(run, plan)
-    verdicts += record_verdicts
+    records, about_records = _records_by_launch(run, plan)
+    verdicts += about_records
     hardware = run.read_evidence("environment").get("hardware", {}).get("hardware_id")
     measurements: list[Measurement] = []
     expected: list[ExpectedRow] = []
