@@ -28,7 +28,7 @@ from plumbline.model import (
 )
 from plumbline.readers.reading import Status
 from plumbline.tracking.run_directory import RunDirectory
-from plumbline.validation.record_checks import launch_fields, launch_place, outcome_problems
+from plumbline.validation.record_checks import launch_fields, launch_place, outcome_problems, record_verdicts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
