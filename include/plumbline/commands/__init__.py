@@ -1,0 +1,1 @@
+"""The commands of `plumbline`: each module adds its own to the parser."""

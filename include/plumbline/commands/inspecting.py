@@ -1,0 +1,277 @@
+"""Commands that read without judging: parse, list, verify, status."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from plumbline import readers, stages
+from plumbline.benchmarks import benchmarks
+from plumbline.clusters.profile import load_profile, profile_folders
+from plumbline.errors import ConfigError, ExitCode, OutputError, near_match
+from plumbline.model import Scalar, to_plain
+from plumbline.readers.reading import Completeness, Fact, Item, Reading, Status
+from plumbline.suites.suite import load_suite, suite_folders
+from plumbline.tracking.run_directory import RUN_ID, RunDirectory, find_runs, run_time
+
+Commands = argparse._SubParsersAction  # the type has no public name
+
+
+def add_commands(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add parse, list, verify and status."""
+    parse = commands.add_parser(
+        "parse",
+        help="read one tool's output and print what it really says, as JSON lines",
+        description="Read one tool's output. Stdout is JSON lines: measurements, facts, and last the status. "
+        "Exit 0 complete, 3 incomplete, aborted, failed or unknown, 4 not readable as that format.",
+        epilog="example: plumbline parse nccl_tests all_reduce.log --expect max_bytes=8G",
+    )
+    parse.add_argument("reader", help=f"one of: {', '.join([*readers.readers(), 'auto'])}")
+    parse.add_argument("file", type=Path, help="a file, or - for standard input")
+    parse.add_argument("--expect", action="append", default=[], metavar="KEY=VALUE", help="what the output must hold")
+    parse.set_defaults(run=_parse)
+
+    listing = commands.add_parser("list", help="list what there is", description="List what there is.")
+    listing.add_argument("what", choices=("benchmarks", "clusters", "indicators", "readers", "runs", "suites"))
+    listing.add_argument("--json", action="store_true", help="print JSON")
+    listing.add_argument("--markdown", action="store_true", help="indicators as the page docs/indicators.md")
+    listing.set_defaults(run=_list)
+
+    verify = commands.add_parser(
+        "verify",
+        help="check a run's evidence against its seal",
+        description="Print one JSON line a problem (missing, changed, extra, unsealed, stale_derived); exit 1 if any.",
+    )
+    verify.add_argument("run_dir", metavar="RUN_DIR", help="a run directory, a run id, or latest")
+    verify.set_defaults(run=_verify)
+
+    status = commands.add_parser(
+        "status",
+        help="dead man's switch: is there a finished nightly that young?",
+        description="Exit 1 when the cluster has no finished, judged run of the suite younger than --max-age.",
+        epilog="example: plumbline status --cluster local --max-age 26h",
+    )
+    status.add_argument("--cluster", default="local")
+    status.add_argument("--suite", default="nightly")
+    status.add_argument("--max-age", default="26h", help="such as 26h, 90m or 2d (default: 26h)")
+    status.add_argument("--json", action="store_true", help="print JSON")
+    status.set_defaults(run=_status)
+
+
+# -- parse -------------------------------------------------------------------------------------------------------
+
+
+def _parse(chosen: argparse.Namespace) -> int:
+    expect = _expectations(chosen.expect)
+    name = chosen.reader
+    stdin = str(chosen.file) == "-"
+    if name != "auto":
+        readers.reader(name)
+    if not stdin and not chosen.file.is_file():
+        raise ConfigError(f"no file {chosen.file}")
+    try:
+        if name == "auto":
+            if stdin:
+                raise ConfigError("reader auto looks at a file twice: give a file, not -")
+            name = readers.detect(chosen.file).NAME
+        source = readers.Source(sys.stdin.buffer, "<stdin>") if stdin else readers.Source.of_path(chosen.file)
+        status = _print_items(readers.read(name, source, expect))
+    except OutputError as error:
+        _print_item(Completeness(reader=name, status=Status.FAILED, reason=str(error)))
+        raise
+    return ExitCode.OK if status is Status.COMPLETE else ExitCode.INCOMPLETE
+
+
+def _print_items(items: Iterable[Item]) -> Status:
+    status = Status.UNKNOWN
+    for item in items:
+        _print_item(item)
+        if isinstance(item, Completeness):
+            status = item.status
+    return status
+
+
+def _print_item(item: Item) -> None:
+    if isinstance(item, Reading):
+        line: dict[str, Any] = {"kind": "measurement", "indicator": item.indicator, "value": item.value,
+                                "unit": item.unit, "params": dict(item.params)}  # fmt: skip
+    elif isinstance(item, Fact):
+        line = {"kind": "fact", "name": item.name, "value": to_plain(item.value)}
+    else:
+        line = {"kind": "status", **to_plain(item)}
+    sys.stdout.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+
+def _expectations(pairs: Iterable[str]) -> dict[str, Scalar]:
+    found: dict[str, Scalar] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals:
+            raise ConfigError(f"--expect {pair}: write key=value")
+        found[key.strip()] = _scalar(text.strip())
+    return found
+
+
+def _scalar(text: str) -> Scalar:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return {"true": True, "false": False}.get(text.lower(), text)
+
+
+# -- list --------------------------------------------------------------------------------------------------------
+
+
+def _list(chosen: argparse.Namespace) -> int:
+    if chosen.markdown:
+        if chosen.what != "indicators":
+            raise ConfigError("--markdown goes with `list indicators`")
+        from plumbline.indicators.dictionary import markdown  # noqa: PLC0415
+
+        sys.stdout.write(markdown())
+        return ExitCode.OK
+    rows = _LISTS[chosen.what]()
+    if chosen.json:
+        print(json.dumps(rows, indent=1, ensure_ascii=False))
+        return ExitCode.OK
+    for row in rows:
+        head, *rest = row.items()
+        print(head[1])
+        for key, value in rest:
+            for line in _text(value):
+                print(f"    {key}: {line}")
+    return ExitCode.OK
+
+
+def _text(value: Any) -> list[str]:
+    if isinstance(value, Mapping):
+        return [f"{key} = {item}" for key, item in value.items()]
+    if isinstance(value, (list, tuple)):
+        return [", ".join(map(str, value))]
+    return [str(value)]
+
+
+def _list_readers() -> list[dict[str, Any]]:
+    return [
+        {
+            "reader": name,
+            "tool": module.TOOL,
+            "indicator": {key: f"[{unit}] {text}" for key, (unit, text) in module.INDICATORS.items()},
+            "fact": dict(module.FACTS),
+            "expect": dict(module.EXPECTATIONS),
+        }
+        for name, module in readers.readers().items()
+    ]
+
+
+def _list_benchmarks() -> list[dict[str, Any]]:
+    return [
+        {
+            "benchmark": name,
+            "title": module.TITLE,
+            "version": module.VERSION,
+            "covers": module.COVERS,
+            "reader": module.READER,
+            "indicator": {i.name: f"[{i.unit}] {i.title}" for i in module.INDICATORS},
+            "parameter": {key: f"{p.meaning} (default {p.default})" for key, p in module.PARAMETERS.items()},
+        }
+        for name, module in benchmarks().items()
+    ]
+
+
+def _list_indicators() -> list[dict[str, Any]]:
+    from plumbline.indicators import indicators  # noqa: PLC0415
+
+    return [{"indicator": f"{bench}/{item.name}", **to_plain(item)} for (bench, _), item in indicators().items()]
+
+
+def _list_clusters() -> list[dict[str, Any]]:
+    found = [load_profile(name) for name in _names(profile_folders())]
+    return [
+        {"cluster": p.name, "title": p.title, "launcher": p.launcher, "accelerator": p.accelerator.model} for p in found
+    ]
+
+
+def _list_suites() -> list[dict[str, Any]]:
+    found = [load_suite(name) for name in _names(suite_folders())]
+    return [{"suite": s.name, "title": s.title, "benchmarks": [b.benchmark for b in s.benchmarks]} for s in found]
+
+
+def _list_runs() -> list[dict[str, Any]]:
+    from plumbline.configuration import project_root  # noqa: PLC0415
+
+    rows = []
+    for path in sorted((project_root() / "results").glob("*/*/*")):
+        if RUN_ID.match(path.name):
+            run = RunDirectory(path)
+            try:
+                verdict = run.read_derived("verdict.json")["verdict"]
+            except OutputError:
+                verdict = "not judged" if run.sealed else "unfinished"
+            rows.append({"run": path.name, "cluster": path.parts[-3], "suite": path.parts[-2], "verdict": verdict})
+    return rows
+
+
+def _names(folders: Iterable[Path]) -> list[str]:
+    return sorted({path.stem for folder in folders for path in folder.glob("*.yaml")})
+
+
+_LISTS = {
+    "readers": _list_readers,
+    "benchmarks": _list_benchmarks,
+    "indicators": _list_indicators,
+    "clusters": _list_clusters,
+    "suites": _list_suites,
+    "runs": _list_runs,
+}
+
+
+# -- verify, status ----------------------------------------------------------------------------------------------
+
+
+def _verify(chosen: argparse.Namespace) -> int:
+    problems = list(stages.find_run(chosen.run_dir).problems())
+    for problem in problems:
+        print(json.dumps(problem))
+    return ExitCode.CLOSED if problems else ExitCode.OK
+
+
+def _status(chosen: argparse.Namespace) -> int:
+    most = parse_age(chosen.max_age)
+    profile, suite = load_profile(chosen.cluster), load_suite(chosen.suite)
+    young: dict[str, Any] | None = None
+    for run in reversed(find_runs(stages.results_directory(profile), profile.name, suite.name)):
+        try:
+            verdict = stages.gate(run.path)
+        except OutputError:
+            continue
+        age = datetime.now(UTC) - run_time(run.run_id)
+        young = {"run_id": run.run_id, "age_h": round(age / timedelta(hours=1), 2), "verdict": verdict.verdict,
+                 "gate": "open" if verdict.open else "closed", "fresh": timedelta(0) <= age <= most}  # fmt: skip
+        break
+    fresh = bool(young and young["fresh"])
+    if chosen.json:
+        print(json.dumps({"cluster": profile.name, "suite": suite.name, "fresh": fresh, "newest": young}))
+    elif young is None:
+        print(f"{profile.name}/{suite.name}: no finished run at all")
+    else:
+        print(f"{profile.name}/{suite.name}: newest finished run {young['run_id']}, {young['age_h']:.1f} h old "
+              f"({'fresh' if fresh else f'older than {chosen.max_age}'}), verdict {young['verdict']}")  # fmt: skip
+    return ExitCode.OK if fresh else ExitCode.CLOSED
+
+
+def parse_age(text: str) -> timedelta:
+    """Read an age such as 26h, 90m or 2d. Raises ConfigError."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smhd])\s*", text)
+    if not match:
+        raise ConfigError(f"not an age: {text!r}; write 26h, 90m or 2d{near_match(text, ['26h', '90m', '2d'])}")
+    seconds = {"s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]]
+    return timedelta(seconds=float(match[1]) * seconds)

@@ -1,0 +1,132 @@
+"""Commands over several runs and for people's decisions: compare, history, approve, prune."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from datetime import UTC, datetime
+
+from plumbline import stages
+from plumbline.clusters.profile import load_profile
+from plumbline.commands.inspecting import parse_age
+from plumbline.errors import ConfigError, ExitCode
+from plumbline.tracking.run_directory import find_runs, run_time
+
+Commands = argparse._SubParsersAction  # the type has no public name
+
+
+def add_commands(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add compare, history, approve and prune."""
+    compare = commands.add_parser(
+        "compare", help="show what changed between two runs", description="Show what changed from run A to run B."
+    )
+    compare.add_argument("a", metavar="RUN_A")
+    compare.add_argument("b", metavar="RUN_B")
+    compare.add_argument("--json", action="store_true", help="print JSON")
+    compare.set_defaults(run=_compare)
+
+    history = commands.add_parser(
+        "history",
+        help="show one indicator over the finished runs of a cluster",
+        description="Show one indicator over the finished runs of a cluster, oldest first.",
+        epilog="example: plumbline history bus_bandwidth_headline --cluster local",
+    )
+    history.add_argument("indicator", help="an indicator's name; `plumbline list indicators` shows them")
+    history.add_argument("--cluster", default="local")
+    history.add_argument("--suite", default="nightly")
+    history.add_argument("--newest", type=int, default=30, help="how many runs (default: 30)")
+    history.add_argument("--json", action="store_true", help="print JSON")
+    history.set_defaults(run=_history)
+
+    approve = commands.add_parser(
+        "approve",
+        help="make a run part of the cluster's baseline (a person's decision, recorded)",
+        description="Record in the run's decisions.jsonl that its values are this cluster's normal. Later runs are "
+        "compared with the median of approved runs.",
+    )
+    approve.add_argument("run_dir", metavar="RUN_DIR")
+    approve.add_argument("--by", required=True, help="who decides")
+    approve.add_argument("--comment", default="", help="why")
+    approve.add_argument("--revoke", action="store_true", help="take an approval back")
+    approve.set_defaults(run=_approve)
+
+    prune = commands.add_parser(
+        "prune",
+        help="delete raw output of old runs; measurements, verdicts and the manifest stay",
+        description="Delete evidence/raw of runs older than the age. What was deleted stays named in the manifest, so "
+        "`verify` reports it as missing. Runs with a decision are kept whole.",
+    )
+    prune.add_argument("--cluster", default="local")
+    prune.add_argument("--raw-older-than", required=True, metavar="AGE", help="such as 90d")
+    prune.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
+    prune.set_defaults(run=_prune)
+
+
+def _compare(chosen: argparse.Namespace) -> int:
+    from plumbline.tracking.history import compare  # noqa: PLC0415
+
+    found = compare(stages.find_run(chosen.a), stages.find_run(chosen.b))
+    print(json.dumps(found.to_plain(), indent=1, ensure_ascii=False) if chosen.json else found.text())
+    return ExitCode.OK
+
+
+def _history(chosen: argparse.Namespace) -> int:
+    from plumbline.indicators import indicators  # noqa: PLC0415
+    from plumbline.tracking.history import load_history, series  # noqa: PLC0415
+
+    known = {name for _, name in indicators()}
+    if chosen.indicator not in known:
+        from plumbline.errors import near_match  # noqa: PLC0415
+
+        raise ConfigError(f"no indicator {chosen.indicator!r}{near_match(chosen.indicator, known)}")
+    profile = load_profile(chosen.cluster)
+    loaded = load_history(
+        stages.results_directory(profile), profile.name, origin=profile.origin, suite=chosen.suite,
+        newest=chosen.newest, indicators={chosen.indicator},
+    )  # fmt: skip
+    found = series(loaded, by_place=False)
+    if chosen.json:
+        print(json.dumps([
+            {"benchmark": key.benchmark, "indicator": key.indicator, "node_count": key.node_count, "unit": line.unit,
+             "params": json.loads(key.params), "points": [{"run_id": p.run_id, "value": p.value} for p in line.points]}
+            for key, line in found.items()
+        ], indent=1))  # fmt: skip
+        return ExitCode.OK
+    for key, line in found.items():
+        print(f"{key.benchmark}/{key.indicator} at {key.node_count} nodes [{line.unit}] {key.params}")
+        for point in line.points:
+            print(f"    {point.run_id}  {point.value:.6g}")
+    for skipped in loaded.skipped:
+        print(f"left out: {skipped.run_id}: {skipped.reason}")
+    if not found:
+        print(f"no finished run of {profile.name}/{chosen.suite} has {chosen.indicator}")
+    return ExitCode.OK
+
+
+def _approve(chosen: argparse.Namespace) -> int:
+    run = stages.find_run(chosen.run_dir)
+    kind = "revoke_baseline" if chosen.revoke else "approve_baseline"
+    line = stages.approve(run.path, by=chosen.by, comment=chosen.comment, kind=kind)
+    print(json.dumps(line, ensure_ascii=False))
+    return ExitCode.OK
+
+
+def _prune(chosen: argparse.Namespace) -> int:
+    least = parse_age(chosen.raw_older_than)
+    profile = load_profile(chosen.cluster)
+    freed = count = 0
+    for run in find_runs(stages.results_directory(profile), profile.name):
+        raw = run.evidence / "raw"
+        if datetime.now(UTC) - run_time(run.run_id) < least or not raw.is_dir():
+            continue
+        if run.decisions():
+            print(f"{run.run_id}: kept, a decision rests on it")
+            continue
+        size = sum(path.stat().st_size for path in raw.rglob("*") if path.is_file())
+        print(f"{run.run_id}: {size / 1e6:.1f} MB{' would go' if chosen.dry_run else ''}")
+        if not chosen.dry_run:
+            shutil.rmtree(raw)
+        freed, count = freed + size, count + 1
+    print(f"{count} runs, {freed / 1e6:.1f} MB{' would be freed' if chosen.dry_run else ' freed'}")
+    return ExitCode.OK

@@ -1,0 +1,225 @@
+"""The stages of a run, top to bottom. The command line and the DAGs call these and nothing beside them.
+
+prepare → launch_batch (for every batch) → seal → judge → report → track → gate. Every stage after `seal` can be
+repeated at any time; each reads what it needs from the run directory.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from plumbline import __version__
+from plumbline.clusters.profile import ClusterProfile, load_profile
+from plumbline.configuration import project_root
+from plumbline.errors import ConfigError, OutputError
+from plumbline.execution import lock
+from plumbline.execution.environment import hardware_identity, software_environment, utc_now
+from plumbline.execution.launcher import launcher
+from plumbline.execution.plan import make_plan, plan_data
+from plumbline.suites.suite import Suite, load_suite
+from plumbline.tracking.run_directory import RunDirectory, link_latest, new_run_id
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateResult:
+    """What the gate says of a judged run: `open`, the display verdict, and the reasons as in verdict.json."""
+
+    open: bool
+    verdict: str
+    reasons: tuple[Mapping[str, Any], ...]
+
+
+def results_directory(profile: ClusterProfile) -> Path:
+    """Give where runs of a cluster are kept: PLUMBLINE_RESULTS, else the profile's."""
+    return Path(os.environ["PLUMBLINE_RESULTS"]) if "PLUMBLINE_RESULTS" in os.environ else profile.path(profile.results)
+
+
+def load(cluster: str, suite: str, settings: Mapping[str, Any]) -> tuple[ClusterProfile, Suite]:
+    """Read profile and suite with its settings, checked against each other. Raises ConfigError."""
+    profile, chosen = load_profile(cluster), load_suite(suite, dict(settings))
+    if chosen.faults and profile.launcher != "simulated":
+        raise ConfigError(f"--set faults: {profile.name} is a real cluster; faults are planted in simulated ones only")
+    return profile, chosen
+
+
+def prepare(
+    cluster: str,
+    suite: str,
+    settings: Mapping[str, Any],
+    *,
+    trigger: str,
+    tags: Mapping[str, str] | None = None,
+    holder_pid: int | None = None,
+) -> RunDirectory:
+    """Take the cluster's lock, plan, and write down all that judging will need: the run can start.
+
+    `trigger` says who asked (cli, nightly, acceptance). With `holder_pid` the lock ends with that process.
+    Raises ConfigError, ClusterBusyError, LaunchError; the lock is given back when something fails.
+    """
+    profile, chosen = load(cluster, suite, settings)
+    results = results_directory(profile)
+    run_id = new_run_id()
+    lock.acquire(results / profile.name, run_id, f"{trigger} {chosen.name}", lease(profile), holder_pid)
+    try:
+        inventory = launcher(profile).inventory(profile, datetime.now(UTC).date())
+        plan = make_plan(profile, chosen, inventory, run_id=run_id, seed=int(run_id[-6:], 16))
+        run = RunDirectory.create(results, profile.name, chosen.name, run_id)
+        run.write_evidence("profile", profile.model_dump(mode="json"))
+        run.write_evidence("suite", chosen.model_dump(mode="json"))
+        run.write_evidence("references", limits_in_force(profile, chosen, results, run_id))
+        run.write_evidence("environment", _environment(trigger, settings, tags or {}))
+        run.write_evidence("plan", plan_data(plan))
+    except BaseException:
+        lock.release(results / profile.name, run_id)
+        raise
+    return run
+
+
+def lease(profile: ClusterProfile) -> timedelta:
+    """Give how long a run may hold its cluster: the profile's limit and ten minutes to end."""
+    return timedelta(minutes=profile.limits.minutes + 10)
+
+
+def limits_in_force(profile: ClusterProfile, suite: Suite, results: Path, run_id: str) -> dict[str, Any]:
+    """Give everything that judging compares with, as plain data: a later change elsewhere can't change this run."""
+    from plumbline.validation.limits import collect_limits  # noqa: PLC0415 - reads history: imports pyarrow
+
+    return collect_limits(profile, suite, results, run_id)
+
+
+def _environment(trigger: str, settings: Mapping[str, Any], tags: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "plumbline": __version__,
+        "code": code_version(),
+        "trigger": trigger,
+        "settings": dict(settings),
+        "tags": dict(tags),
+        "prepared_at": utc_now(),
+        "hardware": hardware_identity(),
+        "software": software_environment(),
+    }
+
+
+def code_version() -> dict[str, Any]:
+    """Name the code: package version, and a digest of the installed sources (what ran, whatever git says)."""
+    import hashlib  # noqa: PLC0415
+
+    digest = hashlib.sha256()
+    package = Path(__file__).parent
+    for path in sorted(package.rglob("*")):
+        if path.suffix in (".py", ".yaml", ".j2") and path.is_file():
+            digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
+    return {"version": __version__, "sources_sha256": digest.hexdigest()}
+
+
+def batch_ids(run: RunDirectory) -> list[str]:
+    """Give the batches of a run in the order in which they are launched."""
+    return [batch.batch_id for batch in run.plan().batches]
+
+
+def launch_batch(run_dir: Path, batch_id: str, progress: Progress) -> None:
+    """Run one batch. What has an answer already is left alone, so this may be repeated. Raises LaunchError."""
+    run = RunDirectory.open(run_dir)
+    if run.sealed:
+        raise ConfigError(f"{run.run_id} is sealed: nothing can be added to it")
+    profile, plan = run.profile(), run.plan()
+    try:
+        specs = plan.batch(batch_id)
+    except KeyError:
+        raise ConfigError(f"{run.run_id} has no batch {batch_id!r}: {', '.join(batch_ids(run))}") from None
+    launcher(profile).launch(profile, specs, run.evidence, progress)
+
+
+def seal(run_dir: Path) -> str:
+    """End the run's evidence, give the cluster back, and give the manifest's digest."""
+    run = RunDirectory.open(run_dir)
+    digest = run.seal()
+    lock.release(_results_of(run) / run.path.parent.parent.name, run.run_id)
+    link_latest(_results_of(run), run)
+    return digest
+
+
+def _results_of(run: RunDirectory) -> Path:
+    return run.path.parents[2]
+
+
+def judge(run_dir: Path) -> dict[str, Any]:
+    """Read, derive and validate; write derived/ and give verdict.json's content. Raises OutputError when unsealed."""
+    from plumbline.validation.judging import judge_run  # noqa: PLC0415 - imports great_expectations
+
+    run = RunDirectory.open(run_dir)
+    if not run.sealed:
+        raise OutputError("the run is unfinished: it has no manifest", source=run.run_id)
+    for path in run.derived.glob("*"):
+        if path.is_file() and path.name != "mlflow.json":
+            path.unlink()
+    verdict = judge_run(run)
+    run.write_provenance(code_version())
+    return verdict
+
+
+def report(run_dir: Path) -> Path:
+    """Write derived/report.html and findings.json; give the report's path."""
+    from plumbline.reports.report import write_report  # noqa: PLC0415
+
+    run = RunDirectory.open(run_dir)
+    path = write_report(run)
+    run.write_provenance(code_version())
+    return path
+
+
+def track(run_dir: Path, tracking_uri: str | None = None) -> str:
+    """Log the run to MLflow, once however often this is called; give its MLflow run id. Raises TrackingError."""
+    from plumbline.tracking.mlflow_tracking import begin  # noqa: PLC0415
+    from plumbline.tracking.mlflow_tracking import track as log_run  # noqa: PLC0415
+
+    run = RunDirectory.open(run_dir)
+    mlflow_run_id = begin(run, tracking_uri)
+    verdict = run.read_derived("verdict.json")
+    if verdict.get("mlflow_run_id") != mlflow_run_id:
+        run.write_derived_json("verdict.json", {**verdict, "mlflow_run_id": mlflow_run_id})
+    log_run(run, tracking_uri)
+    run.write_provenance(code_version())
+    return mlflow_run_id
+
+
+def gate(run_dir: Path) -> GateResult:
+    """Read the gate's word from verdict.json. Raises OutputError when the run is not judged or derived/ is stale."""
+    run = RunDirectory.open(run_dir)
+    data = run.read_derived("verdict.json")
+    problems = [p for p in run.problems() if p["path"] in ("derived/verdict.json", "derived/provenance.json")]
+    if problems:
+        raise OutputError(f"derived/ doesn't belong to this evidence: {problems[0]['problem']}", source=run.run_id)
+    return GateResult(open=data["gate"] == "open", verdict=data["verdict"], reasons=tuple(data["reasons"]))
+
+
+def approve(run_dir: Path, *, by: str, comment: str, kind: str = "approve_baseline") -> dict[str, Any]:
+    """Record a person's decision on a judged run. Raises ConfigError for a run that nobody may approve."""
+    run = RunDirectory.open(run_dir)
+    data = run.read_derived("verdict.json")
+    if kind == "approve_baseline" and data["gate"] != "open":
+        raise ConfigError(f"{run.run_id}: its gate is closed; a baseline is made of runs whose gate is open")
+    if not by.strip():
+        raise ConfigError("an approval needs a name: --by")
+    return run.add_decision({"kind": kind, "by": by, "comment": comment, "verdict": data["verdict"]})
+
+
+def find_run(text: str) -> RunDirectory:
+    """Open a run by path, by run id below results/, or 'latest'. Raises ConfigError."""
+    path = Path(text)
+    if path.is_dir():
+        return RunDirectory.open(path)
+    results = Path(os.environ.get("PLUMBLINE_RESULTS", project_root() / "results"))
+    if text == "latest" and (results / "latest").is_dir():
+        return RunDirectory.open(results / "latest")
+    found = [p for p in results.glob(f"*/*/{text}") if p.is_dir()]
+    if len(found) != 1:
+        raise ConfigError(f"no run {text!r} below {results}; give a run directory, a run id, or latest")
+    return RunDirectory.open(found[0])

@@ -1,0 +1,99 @@
+"""The judge stage: evidence in, derived files out. Repeating it on the same evidence gives the same rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from plumbline.analysis.baseline import baseline_from
+from plumbline.errors import ConfigError
+from plumbline.execution.plan import Plan
+from plumbline.indicators.derived import derive
+from plumbline.model import MEASUREMENT_COLUMNS, Measurement, to_plain
+from plumbline.references.reference import ReferenceSet, references_from
+from plumbline.tracking.run_directory import RunDirectory, run_time
+from plumbline.validation.gate import decide
+from plumbline.validation.judgement import judge
+from plumbline.validation.readout import read_run
+from plumbline.validation.waivers import waivers_from
+
+
+def judge_run(run: RunDirectory) -> dict[str, Any]:
+    """Write measurements, verdicts, launches, gx.json and verdict.json; give the last. Raises OutputError, ConfigError."""
+    plan, profile, suite = run.plan(), run.profile(), run.suite()
+    limits = run.read_evidence("references")
+    readout = derive(read_run(run), plan=plan, profile=profile)
+    judgement = judge(
+        readout,
+        plan=plan,
+        profile=profile,
+        suite=suite,
+        references=_references(limits),
+        baseline=baseline_from(limits["baseline"]),
+        waivers=waivers_from(limits["waivers"]),
+        today=run_time(run.run_id).date(),
+    )
+    decision = decide(
+        judgement.judged,
+        suite.gate,
+        nights=_nights(plan, limits),
+        launch_nodes={launch.launch_id: launch.nodes for launch in readout.launches},
+    )
+    write_measurements(run, readout.measurements)
+    judgement.verdicts.to_parquet(run.derived / "verdicts.parquet", index=False)
+    run.write_derived_json("gx.json", judgement.gx)
+    run.write_derived_json("launches.json", [to_plain(launch) for launch in readout.launches])
+    verdict = {
+        "run_id": run.run_id,
+        "run_dir": str(run.path),
+        "cluster": profile.name,
+        "suite": suite.name,
+        "origin": profile.origin.value,
+        "device": profile.device.value,
+        **decision.data(),
+        "mlflow_run_id": _mlflow_run_id(run),
+    }
+    run.write_derived_json("verdict.json", verdict)
+    return verdict
+
+
+def write_measurements(run: RunDirectory, rows: tuple[Measurement, ...]) -> None:
+    """Write measurements.parquet: one row a measurement, columns and order of MEASUREMENT_COLUMNS."""
+    import pandas as pd
+
+    columns: dict[str, list[Any]] = {
+        name: [to_plain(getattr(row, name)) for row in rows] for name in MEASUREMENT_COLUMNS
+    }
+    frame = pd.DataFrame(columns, columns=list(MEASUREMENT_COLUMNS))
+    for name in ("attempt", "wave", "group", "node_count", "repeat"):
+        frame[name] = frame[name].astype("Int64")
+    frame["value"] = frame["value"].astype("float64")
+    for name in set(MEASUREMENT_COLUMNS) - {"attempt", "wave", "group", "node_count", "repeat", "value"}:
+        frame[name] = frame[name].astype("string")
+    frame.to_parquet(run.derived / "measurements.parquet", index=False)
+
+
+def _references(limits: Mapping[str, Any]) -> ReferenceSet | None:
+    """Give the sealed references, or None when they cannot be read: the judge then trusts no number."""
+    try:
+        return references_from(limits["references"])
+    except (ConfigError, KeyError, TypeError):
+        return None
+
+
+def _nights(plan: Plan, limits: Mapping[str, Any]) -> dict[str, int]:
+    """Give nights since each place was last measured; a cluster without any history starts at 0."""
+    nights = {str(name): int(count) for name, count in limits["nights"].items()}
+    if nights:
+        return nights
+    return {**{node.name: 0 for node in plan.inventory}, **{gap.benchmark: 0 for gap in plan.gaps if gap.benchmark}}
+
+
+def _mlflow_run_id(run: RunDirectory) -> str | None:
+    """Give the MLflow run that this run was logged to before, if any."""
+    try:
+        data = json.loads((run.derived / "mlflow.json").read_text(encoding="utf-8"))
+        return str(data["run_id"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
