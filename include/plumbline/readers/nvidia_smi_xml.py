@@ -1,0 +1,278 @@
+"""`nvidia-smi -q -x`: one <gpu> element a GPU, schemas v10 to v13.
+
+GPUs are cut out and parsed one by one, so that a damaged or cut one costs no other, and no document type
+declaration ever reaches the parser: entities can't be declared, hence not expanded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from xml.parsers import expat
+
+from plumbline.errors import OutputError
+from plumbline.model import Params, Scalar
+from plumbline.readers import _gpu_state
+from plumbline.readers._gpu_state import FIELDS, common, complaint, reading
+from plumbline.readers._quantities import fault, quantity, whole
+from plumbline.readers.framing import strip_document
+from plumbline.readers.reading import Completeness, Fact, Item, Reading, Status
+from plumbline.readers.source import Source
+
+NAME = "nvidia_smi_xml"
+TOOL = "nvidia-smi -q -x (XML schemas v10 to v13)"
+INDICATORS: Mapping[str, tuple[str, str]] = _gpu_state.INDICATORS
+FACTS: Mapping[str, str] = {
+    "attached": "GPUs that the driver says are attached",
+    "gpus": "GPUs that are described whole",
+    "driver": "driver version",
+    "cuda": "highest CUDA version of the driver",
+    "timestamp": "when the tool asked, as printed",
+    "name": "product name (a list where GPUs differ)",
+    "ecc_mode": "ECC now, as printed (a list where GPUs differ)",
+    "mig_mode": "MIG now, as printed (a list where GPUs differ)",
+    "devices": "for each GPU what is not a number: identity, modes, active clock event reasons, pending repairs",
+    "faults": "fields where the driver reports a fault in place of a value",
+    "complaint": "what the tool says when it can't answer",
+}
+EXPECTATIONS: Mapping[str, str] = {"gpus": "number of GPUs that must be described"}
+
+_START, _END = "<nvidia_smi_log", "</nvidia_smi_log>"
+_GPU, _GPU_END = "<gpu id=", "</gpu>"
+_HEAD = {
+    "attached": "attached_gpus",
+    "driver": "driver_version",
+    "cuda": "cuda_version",
+    "timestamp": "timestamp",
+}
+_DEVICE: Mapping[str, tuple[str, ...]] = {
+    "uuid": ("uuid",), "index": ("minor_number",), "name": ("product_name",), "serial": ("serial",),
+    "architecture": ("product_architecture",), "vbios": ("vbios_version",),
+    "persistence_mode": ("persistence_mode",), "ecc_mode": ("ecc_mode/current_ecc",),
+    "ecc_pending": ("ecc_mode/pending_ecc",), "mig_mode": ("mig_mode/current_mig",),
+    "compute_mode": ("compute_mode",), "performance_state": ("performance_state",),
+    "gsp_firmware": ("gsp_firmware_version",), "recovery_action": ("gpu_recovery_action",),
+    "reset_required": ("gpu_reset_status/reset_required",), "fabric_state": ("fabric/state",),
+    "fabric_status": ("fabric/status",), "remapped_rows_pending": ("remapped_rows/remapped_row_pending",),
+    "remapped_rows_failure": ("remapped_rows/remapped_row_failure",),
+    "retired_pages_pending": ("retired_pages/pending_retirement", "retired_pages/pending_blacklist"),
+    "sram_threshold_exceeded": ("ecc_errors/aggregate/sram_threshold_exceeded",),
+}  # fmt: skip
+_REASON = re.compile(r"clocks_(?:event|throttle)_reasons/clocks_(?:event|throttle)_reason_(.+)")
+_DEEPEST = 16
+_SKIPPED = ("supported_clocks", "processes", "accounted_processes")
+
+
+@dataclass(slots=True)
+class _Log:
+    """One <nvidia_smi_log>: its head, whole GPUs, and what is wrong with it."""
+
+    head: dict[str, str]
+    gpus: list[_Gpu]
+    damaged: list[str]
+    closed: bool
+
+
+@dataclass(slots=True)
+class _Gpu:
+    """One GPU: its leaves by path below <gpu>, and those of each of its MIG devices."""
+
+    bus_id: str
+    leaves: dict[str, str] = field(default_factory=dict)
+    migs: list[dict[str, str]] = field(default_factory=list)
+    processes: int = 0
+
+
+def sniff(head: str) -> float:
+    """Look for the root element."""
+    return 1.0 if _START in head else 0.9 if "nvsmi_device_v" in head else 0.0
+
+
+def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
+    """Give per-GPU readings. Params: gpu (UUID, or bus id), bus_id, mig, and run when there are several logs."""
+    text = source.text()
+    logs = _logs(text)
+    if not logs or (not any(log.gpus for log in logs) and "\n" in text):
+        logs = _logs(strip_document(text)) or logs
+    said = complaint(text)
+    if not logs and said is None:
+        raise OutputError("no <nvidia_smi_log> in it", source=source.name, excerpt=text[:80])
+    several = len(logs) > 1
+    for number, log in enumerate(logs):
+        for gpu in log.gpus:
+            yield from _readings(gpu, {"run": number} if several else {})
+    yield from _facts(logs, said)
+    yield _completeness(logs, said, expect)
+
+
+def _logs(text: str) -> list[_Log]:
+    logs = []
+    start = text.find(_START)
+    while start >= 0:
+        following = text.find(_START, start + 1)
+        end = text.find(_END, start, following if following >= 0 else len(text))
+        stop = end if end >= 0 else following if following >= 0 else len(text)
+        logs.append(_log(text[start:stop], closed=end >= 0))
+        start = following
+    return logs
+
+
+def _log(text: str, *, closed: bool) -> _Log:
+    first = text.find(_GPU)
+    head_text = text if first < 0 else text[:first]
+    head = {}
+    for fact, tag in _HEAD.items():
+        match = re.search(rf"<{tag}>([^<]*)</{tag}>", head_text)
+        if match:
+            head[fact] = match[1].strip()
+    log = _Log(head, [], [], closed)
+    while first >= 0:
+        following = text.find(_GPU, first + 1)
+        limit = following if following >= 0 else len(text)
+        end = text.find(_GPU_END, first, limit)
+        gpu = None if end < 0 else _parse(text[first : end + len(_GPU_END)])
+        if gpu is None:
+            match = re.match(r"<gpu id=[\"']([^\"'<>]{1,40})[\"']", text[first : first + 80])
+            log.damaged.append(match[1] if match else "unnamed")
+        else:
+            log.gpus.append(gpu)
+        first = following
+    return log
+
+
+def _parse(text: str) -> _Gpu | None:
+    """Parse one whole <gpu> element; None when it isn't well-formed."""
+    gpu = _Gpu("")
+    path: list[str] = []
+    words: list[str] = []
+
+    def start(tag: str, attributes: Mapping[str, str]) -> None:
+        if len(path) >= _DEEPEST:
+            raise ValueError("nested deeper than any schema")
+        if not path:
+            gpu.bus_id = attributes.get("id", "")
+        if tag == "mig_device":
+            gpu.migs.append({})
+        gpu.processes += tag == "process_info"
+        path.append(tag)
+        words.clear()
+
+    def end(_tag: str) -> None:
+        inside = path[1:]
+        path.pop()
+        if inside and inside[0] not in _SKIPPED:
+            mig = "mig_device" in inside
+            key = "/".join(inside[inside.index("mig_device") + 1 :] if mig else inside)
+            leaves = gpu.migs[-1] if mig and gpu.migs else gpu.leaves
+            if value := "".join(words).strip():
+                leaves.setdefault(key, value)
+        words.clear()
+
+    parser = expat.ParserCreate()
+    parser.buffer_text = True
+    parser.StartElementHandler, parser.EndElementHandler = start, end
+    parser.CharacterDataHandler = words.append
+    try:
+        parser.Parse(text, True)
+    except (expat.ExpatError, ValueError, RecursionError):
+        return None
+    return gpu
+
+
+def _readings(gpu: _Gpu, run: Params) -> Iterator[Reading]:
+    place: dict[str, Scalar] = {**run, "gpu": gpu.leaves.get("uuid") or gpu.bus_id, "bus_id": gpu.bus_id}
+    yield from _from_leaves(gpu.leaves, place)
+    for position, mig in enumerate(gpu.migs):
+        index = mig.get("index", str(position))
+        yield from _from_leaves(mig, {**place, "mig": int(index) if whole(index) is not None else index})
+        errors = quantity(mig.get("ecc_error_count/volatile_count/sram_uncorrectable", ""), "count")
+        if errors is not None:
+            where = {"kind": "uncorrected", "counter": "volatile", "location": "sram"}
+            yield Reading("ecc_errors", errors, "count", {**place, "mig": index, **where})
+
+
+def _from_leaves(leaves: Mapping[str, str], place: Params) -> Iterator[Reading]:
+    for item in FIELDS:
+        for path in item.xml:
+            if path in leaves and (value := quantity(leaves[path], item.unit)) is not None:
+                yield reading(item, value, place)
+                break
+
+
+def _device(gpu: _Gpu) -> dict[str, Any]:
+    device: dict[str, Any] = {"bus_id": gpu.bus_id, "processes": gpu.processes, "mig_devices": len(gpu.migs)}
+    for name, paths in _DEVICE.items():
+        for path in paths:
+            if path in gpu.leaves:
+                device[name] = gpu.leaves[path]
+                break
+    reasons = {match[1]: value for path, value in gpu.leaves.items() if (match := _REASON.fullmatch(path))}
+    device["clock_event_reasons"] = sorted(name for name, value in reasons.items() if value == "Active")
+    return device
+
+
+def _faults(log: _Log) -> Iterator[str]:
+    for gpu in log.gpus:
+        for path, value in gpu.leaves.items():
+            if found := fault(value):
+                yield f"{gpu.bus_id} {path}: {found}"
+
+
+def _facts(logs: Sequence[_Log], said: str | None) -> Iterator[Fact]:
+    if said is not None:
+        yield Fact("complaint", said)
+    if not logs:
+        return
+    log = logs[-1]
+    for name, value in log.head.items():
+        yield Fact(name, count if name == "attached" and (count := whole(value)) is not None else value)
+    devices = [_device(gpu) for gpu in log.gpus]
+    yield Fact("gpus", len(devices))
+    for name in ("name", "ecc_mode", "mig_mode"):
+        if (value_ := common(devices, name)) is not None:
+            yield Fact(name, value_)
+    yield Fact("devices", devices)
+    if faults := [text for one in logs for text in _faults(one)]:
+        yield Fact("faults", faults[:100])
+
+
+def _completeness(logs: Sequence[_Log], said: str | None, expect: Mapping[str, Scalar]) -> Completeness:
+    wanted = expect.get("gpus")
+    expected: dict[str, Any] = {} if wanted is None else {"gpus": wanted}
+    if not logs:
+        return Completeness(NAME, Status.FAILED, expected, {"gpus": 0}, said or "")
+    log = logs[-1]
+    attached = whole(log.head.get("attached", ""))
+    if wanted is None and attached is not None:
+        expected = {"gpus": attached}
+    found: dict[str, Any] = {"gpus": min(len(one.gpus) for one in logs), "logs": len(logs)}
+    status, reason = Status.COMPLETE, ""
+    problems = [text for one in logs for text in _problems(one, wanted)]
+    if problems:
+        status, reason = Status.INCOMPLETE, problems[0]
+    faults = [text for one in logs for text in _faults(one)]
+    if faults:
+        lost = any("reset" in text or "lost" in text for text in faults)
+        status, reason = (Status.FAILED if lost else Status.INCOMPLETE), f"fault in place of a value: {faults[0]}"
+    if said is not None:
+        status, reason = Status.FAILED, said
+    return Completeness(NAME, status, expected, found, reason)
+
+
+def _problems(log: _Log, wanted: Scalar) -> Iterator[str]:
+    """Name what keeps a log from being whole."""
+    listed = ", ".join(gpu.bus_id for gpu in log.gpus) or "none"
+    if log.damaged:
+        yield f"GPU {log.damaged[0]} is cut or damaged; whole: {listed}"
+    if not log.closed:
+        yield f"the log stops before its end; whole GPUs: {listed}"
+    attached = whole(log.head.get("attached", ""))
+    if wanted is not None:
+        if str(wanted) != str(len(log.gpus)):
+            yield f"{len(log.gpus)} GPUs described, {wanted} expected; described: {listed}"
+    elif attached is not None and attached != len(log.gpus):
+        yield f"{attached} GPUs attached, {len(log.gpus)} described: {listed}"
+    elif not log.gpus:
+        yield "no GPU described"
