@@ -60,9 +60,7 @@ class OutputError(PlumblineError):
 
     exit_code = ExitCode.UNREADABLE
 
-    def __init__(
-        self, message: str, *, source: str | None = None, line: int | None = None, excerpt: str = ""
-    ) -> None:
+    def __init__(self, message: str, *, source: str | None = None, line: int | None = None, excerpt: str = "") -> None:
         """Place the message: `source` is a file name, `line` counts from 1, `excerpt` is cut to 160 characters."""
         place = f"{source}:{line}: " if source and line else f"{source}: " if source else ""
         shown = f" (near {excerpt[:160]!r})" if excerpt else ""
@@ -88,7 +86,7 @@ class TrackingError(PlumblineError):
 def near_match(word: str, choices: Iterable[str]) -> str:
     """Give "; did you mean 'x'?" for the closest choice, or the list of choices when none is close."""
     known = sorted(choices)
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6) or [k for k in known if word and k.startswith(word)]
     if close:
         return f"; did you mean {close[0]!r}?"
     return f"; known: {', '.join(known)}" if known else ""

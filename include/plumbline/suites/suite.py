@@ -158,7 +158,7 @@ def _node_counts(value: Any, where: str) -> Any:
 
 
 def parse_settings(pairs: list[str]) -> dict[str, Any]:
-    """Read `--set key=value` pairs; values are YAML scalars. Raises ConfigError for a pair without '='."""
+    """Read `--set key=value` pairs; values are YAML scalars, anything else is text. Raises ConfigError for a pair without '='."""
     import yaml  # noqa: PLC0415 - only for overrides
 
     settings: dict[str, Any] = {}
@@ -168,7 +168,7 @@ def parse_settings(pairs: list[str]) -> dict[str, Any]:
             raise ConfigError(f"--set {pair}: write key=value")
         try:
             value = yaml.safe_load(text) if text else ""
-        except yaml.YAMLError as error:
-            raise ConfigError(f"--set {pair}: {error}") from None
-        settings[key.strip()] = value
+        except yaml.YAMLError:
+            value = text
+        settings[key.strip()] = value if isinstance(value, (str, int, float)) else text
     return settings

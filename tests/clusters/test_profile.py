@@ -1,0 +1,80 @@
+"""A wrong profile is refused with file, key and near match."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+import yaml
+
+from plumbline.clusters.inventory import static_inventory
+from plumbline.clusters.profile import load_profile, profile_folders
+from plumbline.errors import ConfigError
+from plumbline.model import Code, Device, Origin
+
+GOOD = {
+    "name": "lab", "title": "Lab", "launcher": "kubernetes", "device": "gpu",
+    "accelerator": {"model": "H100-SXM5-80GB", "per_node": 8}, "fabric": {"name": "ndr"},
+    "nodes": {"listed": [{"name": "a", "leaf": "l1"}, {"name": "b"}]}, "storage": {"directory": "/mnt/x"},
+}  # fmt: skip
+
+
+def load(tmp_path: Path, text: str):
+    path = tmp_path / "lab.yaml"
+    path.write_text(text)
+    return load_profile(str(path))
+
+
+def test_every_shipped_profile_loads() -> None:
+    names = [path.stem for folder in profile_folders() for path in folder.glob("*.yaml")]
+    assert "local" in names
+    for name in names:
+        assert load_profile(name).name == name
+    local = load_profile("local")
+    assert (local.origin, local.device, local.launcher) == (Origin.MEASURED, Device.CPU, "local")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"fabrik": {"name": "x"}}, "unknown key 'fabrik'; did you mean 'fabric'"),
+        ({"accelerator": {"model": "x", "per_nod": 8}}, "unknown key 'accelerator.per_nod'; did you mean 'per_node'"),
+        ({"accelerator": {"model": "x", "per_node": 0}}, "accelerator.per_node"),
+        ({"launcher": "slurm"}, "launcher"),
+        ({"launcher": "local"}, "launcher local needs nodes.emulated"),
+        ({"nodes": {"emulated": 2, "simulated": 2}}, "exactly one of"),
+        ({"name": "Not A Name"}, "name"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, change: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, yaml.safe_dump({**GOOD, **change}))
+    assert message in str(caught.value)
+    assert "lab.yaml" in str(caught.value)
+
+
+def test_missing_keys_are_all_listed(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, "name: lab")
+    assert all(f"key '{key}' is missing" in str(caught.value) for key in ("title", "launcher", "nodes", "storage"))
+
+
+@pytest.mark.parametrize("text", ["a: [", "name: x\nname: y", "- 1", "", "\x00"])
+def test_what_is_not_a_mapping_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ConfigError, match=r"lab\.yaml"):
+        load(tmp_path, text)
+
+
+def test_an_unknown_name_has_a_near_match() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'local'"):
+        load_profile("locall")
+
+
+def test_exclusions_apply_until_their_day(tmp_path: Path) -> None:
+    excluded = {"node": "a", "reason": "RMA", "owner": "ops", "until": "2026-03-01"}
+    profile = load(tmp_path, yaml.safe_dump({**GOOD, "exclusions": [excluded]}))
+    on_the_day, after = (static_inventory(profile, date(2026, 3, day)) for day in (1, 2))
+    assert [node.unusable for node in on_the_day] == [Code.EXCLUDED, None]
+    assert "RMA (owner ops" in on_the_day[0].reason
+    assert [node.unusable for node in after] == [None, None]

@@ -1,0 +1,72 @@
+"""Two runs never measure each other, and a dead run doesn't block a living one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from plumbline.errors import ClusterBusyError
+from plumbline.execution import lock
+
+HOUR = timedelta(hours=1)
+
+
+def test_the_second_run_is_told_who_holds_the_cluster(tmp_path: Path) -> None:
+    lock.acquire(tmp_path / "c", "run-1", "nightly nightly", HOUR)
+    with pytest.raises(ClusterBusyError, match=r"run-1 \(nightly nightly\) holds it since"):
+        lock.acquire(tmp_path / "c", "run-2", "cli", HOUR)
+    lock.release(tmp_path / "c", "run-2")
+    assert lock.holder_of(tmp_path / "c")["run_id"] == "run-1"
+    lock.release(tmp_path / "c", "run-1")
+    assert lock.holder_of(tmp_path / "c") is None
+    lock.acquire(tmp_path / "c", "run-2", "cli", HOUR)
+
+
+def test_the_holder_may_renew(tmp_path: Path) -> None:
+    lock.acquire(tmp_path, "run-1", "x", HOUR)
+    since = lock.holder_of(tmp_path)["since"]
+    lock.acquire(tmp_path, "run-1", "x", 2 * HOUR)
+    assert lock.holder_of(tmp_path)["since"] == since
+
+
+def test_an_expired_lease_is_void(tmp_path: Path) -> None:
+    lock.acquire(tmp_path, "run-1", "x", timedelta(seconds=-1))
+    lock.acquire(tmp_path, "run-2", "x", HOUR)
+
+
+def test_a_lease_of_a_dead_process_is_void_and_of_a_living_one_is_not(tmp_path: Path) -> None:
+    code = (
+        "import os, sys; from datetime import timedelta; from pathlib import Path; "
+        "from plumbline.execution import lock;"
+        "lock.acquire(Path(sys.argv[1]), 'run-1', 'x', timedelta(hours=1), os.getpid())"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
+    lock.acquire(tmp_path, "run-2", "x", HOUR, os.getpid())
+    with pytest.raises(ClusterBusyError):
+        lock.acquire(tmp_path, "run-3", "x", HOUR)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"run_id": "x"}'])
+def test_a_damaged_lock_file_does_not_block_for_ever(tmp_path: Path, text: str) -> None:
+    (tmp_path / "lock.json").write_text(text)
+    lock.acquire(tmp_path, "run-1", "x", HOUR)
+    assert json.loads((tmp_path / "lock.json").read_text())["run_id"] == "run-1"
+
+
+def test_of_many_at_once_one_wins(tmp_path: Path) -> None:
+    def attempt(number: int) -> bool:
+        try:
+            lock.acquire(tmp_path, f"run-{number}", "x", HOUR)
+        except ClusterBusyError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(16) as pool:
+        assert sum(pool.map(attempt, range(16))) == 1
