@@ -1,0 +1,38 @@
+"""# Nightly baseline
+
+Measures the cluster every night with the suite `nightly`, compares it with its references and its own history, and
+closes the gate when something is wrong. The cluster and the suite are the Airflow variables `plumbline_cluster` and
+`plumbline_suite`; a manual run can name others.
+
+* **gate** is red: the cluster should not be used; the report says why.
+* **stage_failed** is red: a part of the measuring itself broke (MLflow down, no space, cluster busy); its log says which.
+
+The tabs *Report* and *MLflow run* of a run lead to both.
+"""
+
+from datetime import datetime, timedelta
+
+from airflow.sdk import DAG, DeadlineAlert, DeadlineReference, Param, SyncCallback
+
+from plumbline_airflow.pipeline import build_pipeline
+
+with DAG(
+    "nightly_baseline",
+    schedule="0 2 * * *",
+    start_date=datetime(2026, 1, 1),
+    catchup=False,
+    max_active_runs=1,
+    doc_md=__doc__,
+    tags=["plumbline"],
+    deadline=DeadlineAlert(
+        reference=DeadlineReference.DAGRUN_QUEUED_AT,
+        interval=timedelta(hours=6),
+        callback=SyncCallback("plumbline_airflow.notify.deadline_missed"),
+    ),
+    params={
+        "cluster": Param(None, type=["null", "string"], description="Default: the variable plumbline_cluster"),
+        "suite": Param(None, type=["null", "string"], description="Default: the variable plumbline_suite"),
+        "note": Param(None, type=["null", "string"], maxLength=500, description="For the report"),
+    },
+):
+    build_pipeline("nightly")

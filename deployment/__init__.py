@@ -1,0 +1,1 @@
+"""Plumbline on one machine: what `make baseline`, `make up` and `make down` run."""

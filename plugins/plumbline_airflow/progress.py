@@ -1,0 +1,24 @@
+"""Progress for people: one line a step, in the task's log, and wherever the program that runs the DAG asks for it."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+from plumbline_airflow.failures import LaunchStopped
+
+PROGRESS_FD = "PLUMBLINE_PROGRESS_FD"
+"""An open file descriptor that takes progress lines too; set where one process runs the whole DAG."""
+STOP = "PLUMBLINE_STOP"
+"""Set when the whole run, not only one task, shall end: no further stage starts."""
+
+log = logging.getLogger(__name__)
+
+
+def say(text: str) -> None:
+    """Report one step. Raises LaunchStopped when the run has been asked to stop."""
+    if os.environ.get(STOP):
+        raise LaunchStopped("the run was stopped")
+    log.info("%s", text)
+    if descriptor := os.environ.get(PROGRESS_FD):
+        os.write(int(descriptor), (text.replace("\n", " ") + "\n").encode())
