@@ -11,6 +11,7 @@ from typing import Any
 
 from plumbline.errors import OutputError
 from plumbline.model import Scalar
+from plumbline.readers._expectations import expected_count, expected_words
 from plumbline.readers._gpu_state import INDICATORS as _GPU_INDICATORS
 from plumbline.readers._smi_csv import Rows, Table, header
 from plumbline.readers.framing import strip_prefix
@@ -59,7 +60,7 @@ def sniff(head: str) -> float:
 
 def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
     """Give per-GPU readings. Params: gpu (UUID, index or bus id), index, bus_id, timestamp, poll (when several)."""
-    wanted = [name.strip() for name in str(expect.get("fields", "")).split(",") if name.strip()]
+    wanted = expected_words(expect, "fields")
     rows = Rows(wanted)
     first, previous = "", None
     for line in source.lines():
@@ -86,6 +87,8 @@ def _completeness(rows: Rows, wanted: Sequence[str], expect: Mapping[str, Scalar
     expected = {key: value for key, value in expect.items() if key in EXPECTATIONS}
     missing = [name for name in wanted if name.lower() not in {n.lower() for n in table.names}]
 
+    want_gpus, want_polls = expected_count(expect, "gpus"), expected_count(expect, "polls")
+
     def say(status: Status, reason: str) -> Completeness:
         return Completeness(NAME, status, expected, found, reason)
 
@@ -99,12 +102,12 @@ def _completeness(rows: Rows, wanted: Sequence[str], expect: Mapping[str, Scalar
         (not table.rows, "a header and no row"),
         (rows.doubtful_end, "the last line has no line end: its last cell may be cut"),
         (missing, f"fields missing: {', '.join(missing)}"),
-        (str(expect.get("gpus", fewest)) != str(fewest), f"{fewest} GPUs in a poll, {expect.get('gpus')} expected"),
-        (str(expect.get("polls", polls)) != str(polls), f"{polls} polls, {expect.get('polls')} expected"),
+        (want_gpus not in (None, fewest), f"{fewest} GPUs in a poll, {want_gpus} expected"),
+        (want_polls not in (None, polls), f"{polls} polls, {want_polls} expected"),
     )  # fmt: skip
     for wrong, reason in problems:
         if wrong:
             return say(Status.INCOMPLETE, reason)
-    if "gpus" not in expect or (polls > 1 and "polls" not in expect):
+    if want_gpus is None or (polls > 1 and want_polls is None):
         return say(Status.UNKNOWN, "the format has no end mark; expect gpus (and polls) to settle it")
     return say(Status.COMPLETE, "")

@@ -15,6 +15,7 @@ from xml.parsers import expat
 from plumbline.errors import OutputError
 from plumbline.model import Params, Scalar
 from plumbline.readers import _gpu_state
+from plumbline.readers._expectations import expected_count
 from plumbline.readers._gpu_state import FIELDS, common, complaint, reading
 from plumbline.readers._quantities import fault, quantity, whole
 from plumbline.readers.framing import strip_document
@@ -239,7 +240,7 @@ def _facts(logs: Sequence[_Log], said: str | None) -> Iterator[Fact]:
 
 
 def _completeness(logs: Sequence[_Log], said: str | None, expect: Mapping[str, Scalar]) -> Completeness:
-    wanted = expect.get("gpus")
+    wanted = expected_count(expect, "gpus")
     expected: dict[str, Any] = {} if wanted is None else {"gpus": wanted}
     if not logs:
         return Completeness(NAME, Status.FAILED, expected, {"gpus": 0}, said or "")
@@ -261,7 +262,7 @@ def _completeness(logs: Sequence[_Log], said: str | None, expect: Mapping[str, S
     return Completeness(NAME, status, expected, found, reason)
 
 
-def _problems(log: _Log, wanted: Scalar) -> Iterator[str]:
+def _problems(log: _Log, wanted: int | None) -> Iterator[str]:
     """Name what keeps a log from being whole."""
     listed = ", ".join(gpu.bus_id for gpu in log.gpus) or "none"
     if log.damaged:
@@ -270,7 +271,7 @@ def _problems(log: _Log, wanted: Scalar) -> Iterator[str]:
         yield f"the log stops before its end; whole GPUs: {listed}"
     attached = whole(log.head.get("attached", ""))
     if wanted is not None:
-        if str(wanted) != str(len(log.gpus)):
+        if wanted != len(log.gpus):
             yield f"{len(log.gpus)} GPUs described, {wanted} expected; described: {listed}"
     elif attached is not None and attached != len(log.gpus):
         yield f"{attached} GPUs attached, {len(log.gpus)} described: {listed}"

@@ -1,0 +1,136 @@
+"""The documents of `dcgmi diag -j` as results: one status of one test on one entity."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+ROOTS = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
+_EXCUSE = re.compile(r"(?:couldn't|could not|unable to|failed to|cannot) allocate", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One status, of one test on one entity (or on a list of GPUs, or on none in particular)."""
+
+    test: str
+    category: str
+    group: str | None
+    entities: tuple[str, ...]
+    status: str
+    warnings: tuple[str, ...] = ()
+    info: tuple[str, ...] = ()
+    host: str | None = None
+
+    def has(self, *words: str) -> bool:
+        """Say whether the status begins with one of the words, in any case."""
+        return self.status.strip().lower().startswith(words)
+
+    @property
+    def contradiction(self) -> str | None:
+        """What a passed test says against itself (NVIDIA/DCGM issue 284), or None."""
+        if not self.has("pass"):
+            return None
+        return next((text for text in self.warnings), None) or next(filter(_EXCUSE.search, self.info), None)
+
+
+@dataclass(slots=True)
+class Diagnosis:
+    """One run of the diagnostic."""
+
+    root: str
+    document: Mapping[str, Any]
+    body: Mapping[str, Any]
+    results: list[Result] = field(default_factory=list)
+    summaries: dict[str, Result] = field(default_factory=dict)
+    order: list[str] = field(default_factory=list)
+
+    @property
+    def statuses(self) -> list[str]:
+        """Every status in it, those of the summaries too."""
+        return [result.status for result in self.everything]
+
+    @property
+    def everything(self) -> list[Result]:
+        """Every result, and every summary."""
+        return [*self.results, *self.summaries.values()]
+
+    @property
+    def listed(self) -> dict[str, list[str]]:
+        """The entities that the tool says it looked at: entity_groups of DCGM 4, serials of DCGM 3."""
+        found = {
+            str(group.get("entity_group", group.get("entity_group_id"))): [
+                str(entity.get("entity_id")) for entity in dicts(group.get("entities"))
+            ]
+            for group in dicts(self.document.get("entity_groups"))
+        }
+        serials = self.body.get("GPU Device Serials")
+        return found or ({"GPU": sorted(serials)} if isinstance(serials, dict) else {})
+
+    @property
+    def runtime_error(self) -> str | None:
+        """Why the diagnostic could not run, or None."""
+        for place in (self.body, self.document):
+            error = place.get("runtime_error") or place.get("Warning")
+            if isinstance(error, str) and error:
+                return error.strip()
+        return None
+
+    def of(self, test: str) -> list[Result]:
+        """Give the results of one test."""
+        return [result for result in self.results if result.test == test]
+
+
+def is_body(part: Mapping[str, Any]) -> bool:
+    """Say whether an object is one run's document."""
+    return any(isinstance(part.get(root), (dict, str)) for root in ROOTS)
+
+
+def diagnosis_of(document: Mapping[str, Any]) -> Diagnosis:
+    """Read one run's document."""
+    root = next(name for name in ROOTS if isinstance(document.get(name), (dict, str)))
+    body = document[root] if isinstance(document[root], dict) else document
+    diagnosis = Diagnosis(root, document, body)
+    for category in dicts(body.get("test_categories")):
+        for test in dicts(category.get("tests")):
+            name = str(test.get("name", "unnamed"))
+            where = str(category.get("category", ""))
+            if name not in diagnosis.order:
+                diagnosis.order.append(name)
+            diagnosis.results += [_result(name, where, entry) for entry in dicts(test.get("results"))]
+            if isinstance(test.get("test_summary"), dict):
+                diagnosis.summaries[name] = _result(name, where, test["test_summary"])
+    return diagnosis
+
+
+def dicts(value: Any) -> list[dict[str, Any]]:
+    """Give the objects of a list, nothing for anything else."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _result(test: str, category: str, entry: Mapping[str, Any]) -> Result:
+    group = entry.get("entity_group")
+    ids = entry.get("entity_id", entry.get("gpu_id", entry.get("gpu_ids")))
+    if group is None and ("gpu_id" in entry or "gpu_ids" in entry):
+        group = "GPU"
+    entities = tuple(word for word in re.split(r"[,\s]+", str(ids)) if word) if ids is not None else ()
+    status = entry.get("status")
+    return Result(
+        test, category, None if group is None else str(group), entities,
+        status if isinstance(status, str) and status else "Not Run",
+        tuple(_texts(entry.get("warnings"))), tuple(_texts(entry.get("info"))),
+        None if entry.get("host_id") is None else str(entry["host_id"]),
+    )  # fmt: skip
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Give the sentences of a warnings or info field: text, a list of texts, or a list of objects."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from _texts(value.get("warning", value.get("warnings")))
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item)
