@@ -1,0 +1,319 @@
+"""What the HPL family prints, line by line: banners, T/V rows, residual checks, footers, progress, trouble.
+
+HPL's own harness and its descendants (NVIDIA, AMD, Intel, HPCC, HPL-AI) share these lines; columns differ, so a row
+is read by the names in its header.
+Source: HPL_pdinfo.c, HPL_pdtest.c, HPL_pddriver.c of netlib HPL 1.0 to 2.3; ROCm/rocHPL src/; davidrohr/hpl-gpu.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+
+from plumbline.readers.framing import strip_prefix
+from plumbline.readers.source import Source, strip_ansi
+
+LONGEST_RECORD_BYTES = 8192
+"""No line that these tools print is longer, prefixes and a collector's JSON included."""
+
+_INTEGER = re.compile(r"\d{1,12}")
+_DECIMAL = re.compile(r"\d{1,40}(?:\.\d{0,40})?(?:[eE][+-]?\d{1,3})?")
+_VARIANT = re.compile(r"W[RC]C?\d[0-9A-Za-z]{0,20}")
+_PARENTHESIS = re.compile(r"\(\s*(.*?)\s*\)")
+_RESIDUAL = re.compile(r"=\s*(\S{1,60}?)\s*\.{3,}\s*(PASSED|FAILED)\b")
+_WRAPPED = re.compile(r"\s*(\S{1,60})\s*\.{3,}\s*(PASSED|FAILED)\b")
+_BANNER = re.compile(r"\s*(HPL[A-Za-z-]{0,30}|HPLinpack)\s+v?(\d[\w.]{0,20})\s+--")
+_PROGRESS = re.compile(r"(?:Prog|Fraction)=\s*(\d{1,3}(?:\.\d{1,6})?)(%?)")
+_PROGRESS_RATE = re.compile(
+    r"(?<!\w)(GF|TF|Gflops|Mflops|Tflops)=\s*(\d{1,20}(?:\.\d{1,6})?(?:[eE][+-]?\d{1,3})?)(?=\s|$)"
+)
+_RATE_SCALES = {"GF": 1.0, "Gflops": 1.0, "TF": 1e3, "Tflops": 1e3, "Mflops": 1e-3}
+
+_MARKS = re.compile(
+    rb"Ax-b|W[RC]|T/V|HPL|FLOP|Flop/s|\*\*\*\*|SLOPPY|AVG =|Final Sc|Size |Residual|Time spent|Total time|Threshold|"
+    rb"FAILED|Solver iter|Finished"
+)
+_MORE_MARKS = (b" tests ", b" b=", b"   pass", b"   fail", b".. PASSED")
+"""A line without a mark is no record. Few and mostly upper case, so that a scan for them costs little."""
+_BLOCK_BYTES = 256 << 10
+_TROUBLE = re.compile(
+    r"HPL ERROR|>>> .{1,200} <<<|^ERROR:|MPI_ABORT was invoked|(?:mpirun|mpiexec|prterun) noticed|exited on signal|"
+    r"Primary job +terminated|not enough slots|[Ss]egmentation fault|Bus error|^Killed\b|Illegal instruction|"
+    r"slurmstepd: error|srun: error|CANCELLED|DUE TO TIME LIMIT|oom.kill|[Oo]ut of memory|bad_alloc|"
+    r"CUDA (?:runtime )?error|cuda[A-Z]\w{1,60} failed|NCCL (?:error|failure)|terminate called|"
+    r"Memory allocation failed|HIP error|PBS: job killed|received signal|Fatal error|command not found|"
+    r"No such file or directory|BAD TERMINATION",
+    re.MULTILINE,
+)
+
+
+def number(text: str) -> float | None:
+    """Give a finite non-negative number that is written out in full ('3.279e+05', '1243.10'), or None."""
+    if _DECIMAL.fullmatch(text) is None:
+        return None
+    value = float(text)
+    return value if math.isfinite(value) else None
+
+
+def whole_number(text: str) -> int | None:
+    """Give a non-negative whole number of at most 12 digits, or None."""
+    return int(text) if text.isascii() and _INTEGER.fullmatch(text) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line that may be a record, without colours and launcher prefixes. `whole`: it had its line end."""
+
+    text: str
+    whole: bool = True
+
+
+class Log:
+    """A source read once for records; its beginning and end are kept to explain a run that did not finish."""
+
+    def __init__(self, source: Source) -> None:
+        """Take over reading of `source`."""
+        self._source = source
+        self._head: list[bytes] = []
+        self._tail: list[list[bytes]] = []
+        self._progress = b""
+
+    def records(self) -> Iterator[Line]:
+        """Give the lines that may be records, in order."""
+        held: bytes | None = None
+        for block in self._blocks():
+            for raw in _marked(block):
+                if held is not None:
+                    yield _line(held, True)
+                held = raw
+            if held is not None and held is not block[-1]:
+                yield _line(held, True)
+                held = None
+        if held is not None:
+            yield _line(held, self._source.ends_whole)
+
+    def _blocks(self) -> Iterator[list[bytes]]:
+        block: list[bytes] = []
+        size = 0
+        for raw in self._source.byte_lines():
+            block.append(raw if len(raw) <= LONGEST_RECORD_BYTES else raw[:16])
+            size += len(raw)
+            if size >= _BLOCK_BYTES:
+                self._keep(block)
+                yield block
+                block, size = [], 0
+        if block:
+            self._keep(block)
+            yield block
+
+    def _keep(self, block: list[bytes]) -> None:
+        self._head = self._head or block
+        self._tail = [*self._tail[-1:], block]
+        for raw in reversed(block[-40:]):
+            if b"Prog=" in raw or b"Fraction=" in raw:
+                self._progress = raw
+                break
+
+    def progress(self) -> dict[str, float] | None:
+        """Give {'fraction': 0 to 1, 'gflops': the running rate} of the newest progress line: never a result."""
+        backwards = (raw for block in reversed(self._tail) for raw in reversed(block))
+        newest = next((raw for raw in backwards if b"Prog=" in raw or b"Fraction=" in raw), self._progress)
+        text = strip_ansi(newest.decode("utf-8", "replace"))
+        found: dict[str, float] = {}
+        if match := _PROGRESS.search(text):
+            found["fraction"] = round(float(match[1]) / (100 if match[2] or float(match[1]) > 1 else 1), 8)
+        rates = {m[1]: float(m[2]) for m in _PROGRESS_RATE.finditer(text)}
+        for name, scale in _RATE_SCALES.items():
+            if name in rates and math.isfinite(rates[name]):
+                found["gflops"] = round(rates[name] * scale, 6)
+                break
+        return found or None
+
+    def trouble(self) -> str | None:
+        """Give the newest line that tells of an error which ends a run (abort, signal, out of memory), or None."""
+        for block in (*reversed(self._tail), self._head):
+            text = strip_ansi(b"\n".join(block).decode("utf-8", "replace"))
+            if found := deque(_TROUBLE.finditer(text), maxlen=1):
+                start, end = text.rfind("\n", 0, found[0].start()) + 1, text.find("\n", found[0].end())
+                return strip_prefix(text[start : end if end >= 0 else None]).strip()[:200]
+        return None
+
+
+def _marked(block: list[bytes]) -> Iterator[bytes]:
+    """Give the lines of a block that hold a mark. One scan of the joined block is far cheaper than one a line."""
+    joined = b"\n".join(block)
+    places = [match.start() for match in _MARKS.finditer(joined)]
+    for mark in _MORE_MARKS:
+        at = joined.find(mark)
+        while at >= 0:
+            places.append(at)
+            at = joined.find(mark, at + 1)
+    if not places:
+        return
+    ends = list(accumulate(len(raw) + 1 for raw in block))
+    for index in sorted({bisect_right(ends, place) for place in places}):
+        yield block[index]
+
+
+def _line(raw: bytes, whole: bool) -> Line:
+    return Line(strip_prefix(strip_ansi(raw.decode("utf-8", "replace"))), whole)
+
+
+@dataclass(frozen=True, slots=True)
+class Banner:
+    """The title of a program: HPL-NVIDIA 25.4.0, HPLinpack 2.3, HPL-MxP-NVIDIA 26.2.0."""
+
+    name: str
+    version: str
+
+    @property
+    def mixed(self) -> bool:
+        """Whether the program factors in low precision."""
+        return "MxP" in self.name or "AI" in self.name.split("-")
+
+    @property
+    def harness(self) -> bool:
+        """Whether this is HPL's own title, which variants print below their own."""
+        return self.name == "HPLinpack"
+
+
+def banner(text: str) -> Banner | None:
+    """Read a program's title line."""
+    match = _BANNER.match(text)
+    return Banner(match[1], match[2]) if match else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A line of a T/V table. `gflops_refined` and `refine_s` are HPL-AI's columns, `residual` Intel's."""
+
+    variant: str | None
+    n: int
+    nb: int | None
+    p: int | None
+    q: int | None
+    time_s: float
+    gflops: float
+    per_gpu: float | None = None
+    gflops_refined: float | None = None
+    refine_s: float | None = None
+    mixed: bool = False
+
+
+STANDARD_LAYOUT = ("T/V", "N", "NB", "P", "Q", "Time", "Gflops")
+
+
+def layout(text: str) -> tuple[str, ...] | None:
+    """Give the column names of a table header ('T/V N NB P Q Time Gflops ( per GPU)'), or None."""
+    stripped = text.strip()
+    if not stripped.startswith("T/V") or "flops" not in stripped or ":" in stripped:
+        return None
+    return tuple(_PARENTHESIS.sub(lambda m: "(" + m[1].replace(" ", "_") + ")", stripped).split())
+
+
+def is_row(text: str) -> bool:
+    """Say whether a line begins as a row of a T/V table does, whatever follows."""
+    first, _, rest = text.strip().partition(" ")
+    if first == "HPL_AI":
+        first, _, rest = rest.strip().partition(" ")
+    return _VARIANT.fullmatch(first) is not None and rest.strip()[:1].isdigit()
+
+
+def row(line: Line, columns: tuple[str, ...] | None) -> Row | None:
+    """Read a row by its header's column names. None where any cell is cut, missing or not a number."""
+    text = _PARENTHESIS.sub(r"\1", line.text.strip())
+    if not line.whole and not line.text.rstrip().endswith(")"):
+        return None  # the last number may go on
+    cells = text.split()
+    mixed = cells[0] == "HPL_AI"
+    cells = cells[1:] if mixed else cells
+    names = columns or STANDARD_LAYOUT
+    if columns is None and len(cells) == len(names) + 1:
+        names = (*STANDARD_LAYOUT, "(per_GPU)")
+    if len(cells) != len(names):
+        return _row_without_header(cells) if mixed else None
+    by_name = dict(zip(names, cells, strict=True))
+    refined = next((name for name in names if "IRS" in name.upper()), None)
+    return _row(
+        by_name,
+        gflops_refined=number(by_name[refined]) if refined else None,
+        refine_s=number(by_name["FGMRES"]) if "FGMRES" in by_name else None,
+        per_gpu=next((number(by_name[name]) for name in names if name.startswith("(")), None),
+        mixed=mixed or refined is not None,
+    )
+
+
+def _row_without_header(cells: list[str]) -> Row | None:
+    """Read an HPL_AI row (21.4 to 22) whose header has blanks in names: variant … Gflops, refinement, …, Gflops_IRS.
+
+    Only taken when the last rate is that of the LU time and the refinement time together.
+    """
+    if not 10 <= len(cells) <= 11:
+        return None
+    found = _row(
+        dict(zip(STANDARD_LAYOUT, cells, strict=False)),
+        gflops_refined=number(cells[-1]), refine_s=number(cells[7]), per_gpu=None, mixed=True,
+    )  # fmt: skip
+    if found is None or found.gflops_refined is None or found.refine_s is None:
+        return None
+    expected = operations(found.n) / 1e9 / (found.time_s + found.refine_s or math.inf)
+    return found if 0.95 < found.gflops_refined / max(expected, 1e-300) < 1.05 else None
+
+
+def _row(
+    cells: dict[str, str],
+    *,
+    gflops_refined: float | None,
+    refine_s: float | None,
+    per_gpu: float | None,
+    mixed: bool,
+) -> Row | None:
+    if _VARIANT.fullmatch(cells.get("T/V", "")) is None:
+        return None
+    n, nb, p, q = (whole_number(cells.get(key, "")) for key in ("N", "NB", "P", "Q"))
+    time_s, gflops = number(cells.get("Time", "")), number(cells.get("Gflops", ""))
+    if not n or not nb or not p or not q or time_s is None or not gflops or not agrees(n, time_s, gflops):
+        return None
+    return Row(
+        variant=cells["T/V"], n=n, nb=nb, p=p, q=q, time_s=time_s, gflops=gflops,
+        per_gpu=per_gpu, gflops_refined=gflops_refined, refine_s=refine_s, mixed=mixed,
+    )  # fmt: skip
+
+
+def operations(n: int) -> float:
+    """Give the operations that HPL counts: 2/3 n³ + 3/2 n². Source: HPL_pdtest.c."""
+    return float(n) * n * (2.0 / 3.0 * n + 1.5)
+
+
+def agrees(n: int, time_s: float, gflops: float) -> bool:
+    """Say whether rate and time tell the same story: a number that lost its end or its exponent doesn't.
+
+    Times are printed with two decimals, so short ones say nothing.
+    """
+    return time_s < 0.05 or 0.5 < gflops * 1e9 * time_s / operations(n) < 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Residual:
+    """A residual check. `value` is None where the tool printed no finite number (nan, inf)."""
+
+    text: str
+    value: float | None
+    passed: bool
+
+
+def residual(text: str, *, wrapped: bool = False) -> Residual | None:
+    """Read '||Ax-b||_oo/(…)= 0.0036127 ...... PASSED', or its second half when the line before ended at '='.
+
+    A check that claims to pass without a finite number counts as failed.
+    """
+    match = _RESIDUAL.search(text) if "Ax-b" in text else _WRAPPED.match(text) if wrapped else None
+    if match is None:
+        return None
+    value = number(match[1])
+    return Residual(match[1], value, match[2] == "PASSED" and value is not None)
