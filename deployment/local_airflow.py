@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import os
@@ -35,8 +36,6 @@ def environment() -> dict[str, str]:
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}",
         "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(home / "logs"),
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "30",
-        "AIRFLOW__SCHEDULER__ENABLE_HEALTH_CHECK": "False",
-        "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
         "MLFLOW_DISABLE_TELEMETRY": "true",
         "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
         "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
@@ -59,6 +58,7 @@ def private(home: Path) -> dict[str, str]:
             {
                 "AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_urlsafe(48),
                 "AIRFLOW__API__SECRET_KEY": secrets.token_urlsafe(48),
+                "AIRFLOW__CORE__FERNET_KEY": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
             },
         )
     found: dict[str, str] = json.loads(path.read_text())
@@ -141,8 +141,8 @@ def _set_connection(entry: dict[str, Any], session: Any) -> None:
     connection.conn_type = entry.get("conn_type")
     connection.host, connection.schema = entry.get("conn_host"), entry.get("conn_schema")
     connection.login, connection.port = entry.get("conn_login"), entry.get("conn_port")
-    connection.set_password(entry.get("conn_password"))
-    connection.set_extra(json.dumps(extra) if isinstance(extra, (dict, list)) else extra)
+    connection.password = entry.get("conn_password")
+    connection.extra = json.dumps(extra) if isinstance(extra, (dict, list)) else extra
     session.add(connection)
 
 

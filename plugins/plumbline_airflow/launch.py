@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -11,7 +12,7 @@ from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperato
 from airflow.sdk.exceptions import AirflowFailException
 
 from plumbline_airflow.failures import LaunchStopped, errors_explained
-from plumbline_airflow.progress import say
+from plumbline_airflow.progress import STOP, say
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -69,6 +70,7 @@ class LaunchOperator(KubernetesPodOperator):
     def on_kill(self) -> None:
         """Stop: in this process by an exception into the launcher, which records it; otherwise with the pod."""
         if self._in_process:
+            os.environ[STOP] = "1"  # where one process runs the whole DAG, the next batch must not start either
             raise LaunchStopped(f"{self.batch_id}: the task was asked to stop")
         super().on_kill()
 
@@ -80,6 +82,9 @@ class LaunchOperator(KubernetesPodOperator):
     def _launch_here(self) -> None:
         from plumbline import stages  # noqa: PLC0415 - not needed to parse a DAG
 
+        run = self._run()
+        batches = stages.batch_ids(run)
+        say(f"launch {batches.index(self.batch_id) + 1}/{len(batches)}: {self.batch_id}")
         self._in_process = True
         try:
             with errors_explained():

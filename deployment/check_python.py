@@ -1,0 +1,10 @@
+"""Refuse a Python that the locks were not made for, in a sentence; this file must parse on any Python 3."""
+
+import platform
+import sys
+
+if sys.version_info[:2] not in ((3, 11), (3, 12)):
+    sys.exit(
+        "Plumbline needs Python 3.11 or 3.12; %s is %s. Name another: make PYTHON=python3.12 …"
+        % (sys.executable, platform.python_version())
+    )
