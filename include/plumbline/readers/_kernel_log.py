@@ -11,8 +11,8 @@ _CTIME = r"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}"
 _SYSLOG = r"(?:<\d{1,3}>)?[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d"
 _LEVEL = r"(?:[a-z]{2,8} {0,4}:[a-z]{2,6} {0,4}: )?"
 _LINE = re.compile(
-    rf"{_LEVEL}(?:\[(?P<ctime>{_CTIME})\]|\[ {{0,8}}\+?\d{{1,12}}\.\d{{1,9}}\]|<\d{{1,3}}>\[ {{0,8}}\d{{1,12}}\.\d{{6}}\]"
-    rf"|(?P<iso>{_ISO}) |(?P<syslog>{_SYSLOG}) |\d{{1,4}},\d{{1,12}},\d{{1,18}},[^;\n]{{0,60}};)"
+    rf"{_LEVEL}(?:\[(?P<ctime>{_CTIME})\]|(?:<\d{{1,3}}>)?\[(?P<boot> {{0,8}}\+?\d{{1,12}}\.\d{{1,9}})\]"
+    rf"|(?P<iso>{_ISO}) |(?P<syslog>{_SYSLOG}) |\d{{1,4}},\d{{1,12}},(?P<kmsg>\d{{1,18}}),[^;\n]{{0,60}};)"
 )
 _MONOTONIC = re.compile(r"\[ {0,8}(\d{1,12}\.\d{6})\] {0,2}$")
 _REPEATED = re.compile(r"message repeated (\d{1,6}) times: \[ ?")
@@ -45,7 +45,7 @@ def is_kernel_line(line: str) -> bool:
 def printed_time(line: str) -> str | None:
     """Give the time at a line's start as printed, None where there is none."""
     match = _LINE.match(line)
-    return None if match is None else match[0].strip().strip("[]").rstrip(";")
+    return None if match is None else next((text.strip() for text in match.groups() if text), None)
 
 
 def time_of(line: str) -> datetime | None:

@@ -32,7 +32,7 @@ FACTS: Mapping[str, str] = {
     "events": "number of Xid events",
     "by_code": "number of Xid events for each code",
     "devices": "PCI addresses that had an Xid, in order of appearance",
-    "xids": "the first 1000 Xid events: time as printed, device, code, pid, process, message, sub-code where there is one",
+    "xids": "the first 1000 Xid events: time as printed, device, code, pid, process, message, sub-code",
     "sxid_events": "number of SXid events",
     "sxid_by_code": "number of SXid events for each code",
     "sxids": "the first 1000 SXid events",
@@ -49,8 +49,8 @@ EXPECTATIONS: Mapping[str, str] = {
 }
 
 _XID = re.compile(
-    r"NVRM: Xid \((?:PCI:)?(?P<device>[0-9A-Fa-f]{1,8}:[0-9A-Fa-f:.]{1,12})(?P<instance> GPU-I:[\w:]{1,20})?[^()]{0,40}\)"
-    r":? {0,2}(?P<code>\d{1,4})(?P<rest>(?![\w.-]).*)",
+    r"NVRM: Xid \((?:PCI:)?(?P<device>[0-9A-Fa-f]{1,8}:[0-9A-Fa-f:.]{1,12})[^()]{0,60}\):? {0,2}"
+    r"(?P<code>\d{1,4})(?P<rest>(?![\w.-]).*)",
     re.DOTALL,
 )
 _SXID = re.compile(r"SXid \((?:PCI:)?(?P<device>[0-9A-Fa-f:.]{5,16})\): (?P<code>\d{3,6}), (?P<rest>.*)", re.DOTALL)
@@ -113,16 +113,14 @@ def sniff(head: str) -> float:
 def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
     """Give the number of events for each device and code, at the end of the log."""
     log = _Log()
-    number = 0
     pending: bytes | None = None
-    for raw in source.byte_lines():
+    for number, raw in enumerate(source.byte_lines()):
         if pending is not None:
             _line(log, pending, ended=True)
             pending = None
-        number += 1
         if b"id (" in raw or b"amdgpu" in raw or b"essages" in raw or b"NVRM: GPU at" in raw:
             pending = raw
-        if number <= _PROBED_LINES and raw.strip():
+        if number < _PROBED_LINES and raw.strip():
             text = strip_ansi(raw[:400].decode("utf-8", "replace"))
             log.first = log.first or text
             log.kernel_lines += _kernel_log.is_kernel_line(text)
@@ -149,9 +147,15 @@ def _line(log: _Log, raw: bytes, *, ended: bool) -> None:
             _xid(log, match, time, ended=ended or match["rest"] != "")
     elif "SXid (" in text:
         _sxid(log, text, time, ended=ended)
-    elif "hardware errors detected in" in text and (match := _RAS.search(text)):
-        _ras(log, match, time)
-    elif match := _UUID.search(text):
+    elif "hardware errors detected in" in text:
+        _ras(log, text, time)
+    else:
+        _note(log, text)
+
+
+def _note(log: _Log, text: str) -> None:
+    """Take a line that names a GPU or says that messages were lost."""
+    if match := _UUID.search(text):
         log.uuids.setdefault(match[1], match[2])
     elif (match := _LOST.search(text)) and len(log.lost) < _SHOWN:
         log.lost.append(match[0])
@@ -180,7 +184,7 @@ def _xid(log: _Log, match: re.Match[str], time: str | None, *, ended: bool) -> N
         return
     log.xids[device, code] += _kernel_log.repeats(before)
     if len(log.shown) < _SHOWN:
-        log.shown.append(_plain(device, code, rest, time))
+        log.shown.append(_plain(device, code, rest.removesuffix("]") if "repeated" in before else rest, time))
 
 
 def _plain(device: str, code: str, rest: str, time: str | None) -> dict[str, Any]:
@@ -221,7 +225,10 @@ def _sxid(log: _Log, text: str, time: str | None, *, ended: bool) -> None:
         )
 
 
-def _ras(log: _Log, match: re.Match[str], time: str | None) -> None:
+def _ras(log: _Log, text: str, time: str | None) -> None:
+    match = _RAS.search(text)
+    if match is None:
+        return
     device, kind, block = match["device"], match["kind"], match["block"]
     if not _is_new(log, match.string[: match.start()], device, kind, block, match["count"]):
         return
@@ -238,7 +245,7 @@ def _readings(log: _Log) -> Iterator[Reading]:
     if not log.xids and not log.unreadable:
         yield Reading("xid_events", 0.0, "count")
     for (device, code, severity), events in log.sxids.items():
-        place = {"device": device, "code": int(code), "severity": severity}
+        place: dict[str, Scalar] = {"device": device, "code": int(code), "severity": severity}
         yield Reading("sxid_events", float(events), "count", place)
     for (device, kind, block), events in log.ras.items():
         yield Reading("amdgpu_ras_events", float(events), "count", {"device": device, "kind": kind, "block": block})
