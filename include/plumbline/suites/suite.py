@@ -158,7 +158,7 @@ def _node_counts(value: Any, where: str) -> Any:
 
 
 def parse_settings(pairs: list[str]) -> dict[str, Any]:
-    """Read `--set key=value` pairs; values are YAML scalars, anything else is text. Raises ConfigError for a pair without '='."""
+    """Read `--set key=value` pairs; values are YAML scalars, else text. Raises ConfigError without '='."""
     import yaml  # noqa: PLC0415 - only for overrides
 
     settings: dict[str, Any] = {}
