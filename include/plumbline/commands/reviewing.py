@@ -64,7 +64,7 @@ def add_commands(commands: Commands[argparse.ArgumentParser]) -> None:
 
 
 def _compare(chosen: argparse.Namespace) -> int:
-    from plumbline.tracking.history import compare  # noqa: PLC0415
+    from plumbline.tracking.comparison import compare  # noqa: PLC0415
 
     found = compare(stages.find_run(chosen.a), stages.find_run(chosen.b))
     print(json.dumps(found.to_plain(), indent=1, ensure_ascii=False) if chosen.json else found.text())

@@ -1,0 +1,377 @@
+"""What earlier runs of a cluster measured: for limits from approved history, for trends, and for what has gone stale.
+
+Simulated numbers are never mixed with measured ones, benchmark versions never with each other. A run whose derived
+files are not those that its judge wrote is skipped, with the reason; a row that its own run judged INVALID is no value.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from plumbline.errors import OutputError
+from plumbline.model import MEASUREMENT_COLUMNS, Origin, VerdictKind
+from plumbline.tracking.judged_run import LAUNCHES, MEASUREMENTS, VERDICT, VERDICTS, why_untrusted
+from plumbline.tracking.run_directory import RunDirectory, find_runs, run_time
+
+_INTEGERS = ("attempt", "wave", "group", "node_count", "repeat")
+_INVALID_KEYS = ("launch_id", "indicator", "node", "params")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """A finished run that gave no history, and why."""
+
+    run_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """Rows of earlier runs: `table` is a pyarrow.Table sorted by run, `runs` are those it came from, oldest first."""
+
+    table: Any
+    runs: tuple[RunDirectory, ...]
+    skipped: tuple[Skipped, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """The last word that was said on a run's evidence."""
+
+    kind: str
+    approved: bool
+    by: str | None
+    at: str | None
+    comment: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesKey:
+    """What one series follows over runs. `group`, `node` and `gpu` are None where places were put together."""
+
+    benchmark: str
+    benchmark_version: str
+    indicator: str
+    node_count: int
+    group: int | None
+    node: str | None
+    gpu: str | None
+    params: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """The value of one run: the median of its `repeats` values."""
+
+    run_id: str
+    measured_at: str
+    value: float
+    repeats: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """One indicator at one place over runs, oldest first."""
+
+    key: SeriesKey
+    unit: str
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastMeasured:
+    """When a node was last measured."""
+
+    node: str
+    run_id: str
+    measured_at: str
+
+    def nights_before(self, run_id: str) -> int:
+        """Give whole days from this measurement's run to another run."""
+        return (run_time(run_id) - run_time(self.run_id)).days
+
+
+def load_history(
+    results: Path,
+    cluster: str,
+    *,
+    origin: Origin,
+    suite: str | None = None,
+    newest: int | None = None,
+    before: str | None = None,
+    approved_only: bool = False,
+    benchmark_versions: Mapping[str, str] | None = None,
+    indicators: Collection[str] | None = None,
+    hardware_ids: Collection[str] | None = None,
+    params: str | None = None,
+    columns: Sequence[str] = MEASUREMENT_COLUMNS,
+) -> History:
+    """Read the rows of the `newest` usable runs of a cluster.
+
+    Args:
+        results: folder that holds the clusters' run directories.
+        cluster: name of the cluster.
+        origin: measured or simulated; rows of the other kind never appear.
+        suite: one suite only; None takes all suites of the cluster.
+        newest: how many runs at most, counted before rows are filtered; None takes all.
+        before: run id; it and every later run are left out.
+        approved_only: only runs that a person approved.
+        benchmark_versions: benchmark → version; other benchmarks and other versions are left out.
+        indicators: only these.
+        hardware_ids: only rows measured on these machines.
+        params: only rows with exactly this canonical JSON.
+        columns: columns of the table, in this order.
+    """
+    runs: list[RunDirectory] = []
+    skipped: list[Skipped] = []
+    for run in reversed(_earlier(results, cluster, suite, before)):
+        if newest is not None and len(runs) >= newest:
+            break
+        if approved_only and not is_approved(run):
+            continue
+        reason = _why_unusable(run, origin)
+        if reason is None:
+            runs.append(run)
+        else:
+            skipped.append(Skipped(run_id=run.run_id, reason=reason))
+    runs.reverse()
+    wanted = _row_filter(origin, benchmark_versions, indicators, hardware_ids, params)
+    return History(table=_read(runs, wanted, list(columns)), runs=tuple(runs), skipped=tuple(skipped))
+
+
+def rows_of(run: RunDirectory, columns: Sequence[str] = MEASUREMENT_COLUMNS) -> Any:
+    """Give one run's rows as a pyarrow.Table, without those that it judged INVALID. Raises OutputError."""
+    if not (run.derived / MEASUREMENTS).is_file() or not (run.derived / VERDICTS).is_file():
+        raise OutputError("is not judged yet: it has no measurements and verdicts", source=run.run_id)
+    return _read([run], None, list(columns))
+
+
+def _earlier(results: Path, cluster: str, suite: str | None, before: str | None) -> list[RunDirectory]:
+    return [run for run in find_runs(results, cluster, suite) if before is None or run.run_id < before]
+
+
+def _why_unusable(run: RunDirectory, origin: Origin) -> str | None:
+    if reason := why_untrusted(run, MEASUREMENTS, VERDICTS):
+        return reason
+    try:
+        found = run.read_derived(VERDICT)["origin"]
+    except (OutputError, KeyError, TypeError):
+        return "verdict.json is missing or damaged"
+    return None if found == origin.value else f"its numbers are {found}, not {origin.value}"
+
+
+def _row_filter(
+    origin: Origin,
+    versions: Mapping[str, str] | None,
+    indicators: Collection[str] | None,
+    hardware_ids: Collection[str] | None,
+    params: str | None,
+) -> Any:
+    import pyarrow.dataset as ds
+
+    wanted = ds.field("origin") == origin.value
+    if versions is not None:
+        pairs = [(ds.field("benchmark") == b) & (ds.field("benchmark_version") == v) for b, v in versions.items()]
+        anything = ds.scalar(False)
+        for pair in pairs:
+            anything = anything | pair
+        wanted = wanted & anything
+    if indicators is not None:
+        wanted = wanted & ds.field("indicator").isin(list(indicators))
+    if hardware_ids is not None:
+        wanted = wanted & ds.field("hardware_id").isin(list(hardware_ids))
+    return wanted if params is None else wanted & (ds.field("params") == params)
+
+
+def _schema() -> Any:
+    import pyarrow as pa
+
+    types = {name: pa.string() for name in MEASUREMENT_COLUMNS}
+    types |= {name: pa.int64() for name in _INTEGERS} | {"value": pa.float64()}
+    return pa.schema(list(types.items()))
+
+
+def _read(runs: Sequence[RunDirectory], wanted: Any, columns: list[str]) -> Any:
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+
+    if not runs:
+        return pa.table({name: pa.array([], _schema().field(name).type) for name in columns})
+    files = [str(run.derived / MEASUREMENTS) for run in runs]
+    needed = list(dict.fromkeys([*columns, "run_id", *_INVALID_KEYS]))
+    try:
+        table = ds.dataset(files, schema=_schema(), format="parquet").to_table(columns=needed, filter=wanted)
+    except (pa.lib.ArrowException, OSError) as error:
+        raise OutputError(f"history is not readable: {error}", source=MEASUREMENTS) from None
+    return _without_invalid(table, runs).select(columns)
+
+
+def _without_invalid(table: Any, runs: Sequence[RunDirectory]) -> Any:
+    """Drop the rows that an INVALID verdict of their own run covers: the launch, or one of its rows."""
+    import pyarrow as pa
+
+    covers = set(_invalid_keys(runs))
+    if not covers:
+        return table
+    widths = (
+        (True, False, False, False),
+        (True, True, False, False),
+        (True, True, True, False),
+        (True, True, False, True),
+        (True, True, True, True),
+    )
+    rows = zip(*(table[name].to_pylist() for name in ("run_id", *_INVALID_KEYS)), strict=True)
+    keep = [
+        not any(
+            (run, *(part if used else None for part, used in zip(key, width, strict=True))) in covers
+            for width in widths
+        )
+        for run, *key in rows
+    ]
+    return table.filter(pa.array(keep))
+
+
+def _invalid_keys(runs: Sequence[RunDirectory]) -> Iterator[tuple[str | None, ...]]:
+    import pyarrow.dataset as ds
+
+    files = {str(run.derived / VERDICTS): run.run_id for run in runs}
+    table = ds.dataset(list(files), format="parquet").to_table(
+        columns=["__filename", *_INVALID_KEYS],
+        filter=(ds.field("kind") == VerdictKind.INVALID.value) & ds.field("launch_id").is_valid(),
+    )
+    for name, *key in zip(*(table[column].to_pylist() for column in table.column_names), strict=True):
+        yield (files[name], *key)
+
+
+# -- approval --------------------------------------------------------------------------------------------------------
+
+
+def approval(run: RunDirectory) -> Decision | None:
+    """Give the last decision on a run's evidence, or None. Raises OutputError for a damaged decisions file."""
+    last = None
+    for item in run.decisions():
+        kind, answer = item.get("kind"), item.get("decision")
+        if kind == "approve_baseline":
+            approved = True
+        elif kind == "revoke_baseline":
+            approved = False
+        elif kind in ("acceptance", "sign_off"):
+            approved = answer in ("accept", "approve")
+        else:
+            continue
+        last = Decision(
+            kind=kind,
+            approved=approved,
+            by=item.get("by"),
+            at=item.get("decided_at"),
+            comment=item.get("comment"),
+        )
+    return last
+
+
+def is_approved(run: RunDirectory) -> bool:
+    """Say whether a person approved this very evidence as a baseline; a damaged decisions file approves nothing."""
+    try:
+        decision = approval(run)
+    except OutputError:
+        return False
+    return decision is not None and decision.approved
+
+
+def approved_runs(
+    results: Path, cluster: str, suite: str | None = None, *, before: str | None = None
+) -> tuple[RunDirectory, ...]:
+    """Give the approved runs of a cluster, oldest first."""
+    return tuple(run for run in _earlier(results, cluster, suite, before) if is_approved(run))
+
+
+# -- series ----------------------------------------------------------------------------------------------------------
+
+
+def series(history: History, *, by_place: bool = True) -> dict[SeriesKey, Series]:
+    """Follow every indicator over the runs: the median over repeats, by place or over all places of a node count.
+
+    By place, a row of a node or GPU is followed by its name whatever group it was in; a group of several nodes is
+    followed by number only, and its members change with the run's shuffle. The table must have every column.
+    """
+    places = ("group", "node", "gpu") if by_place else ()
+    names = ("benchmark", "benchmark_version", "indicator", "node_count", *places, "params", "unit", "run_id")
+    columns = {name: history.table[name].to_pylist() for name in (*names, "value", "measured_at")}
+    values: dict[tuple[Any, ...], list[float]] = {}
+    times: dict[tuple[Any, ...], str] = {}
+    for *key, value, at in zip(*columns.values(), strict=True):
+        if by_place and key[5] is not None:
+            key[4] = None
+        whole = tuple(key)
+        values.setdefault(whole, []).append(value)
+        times[whole] = max(times.get(whole, ""), at)
+    found: dict[tuple[Any, ...], list[Point]] = {}
+    for whole in sorted(values, key=lambda k: k[-1]):
+        point = Point(
+            run_id=whole[-1],
+            measured_at=times[whole],
+            value=statistics.median(values[whole]),
+            repeats=len(values[whole]),
+        )
+        found.setdefault(whole[:-1], []).append(point)
+    return dict(_named(found, names[:-1]))
+
+
+def _named(found: Mapping[tuple[Any, ...], list[Point]], names: Sequence[str]) -> Iterator[tuple[SeriesKey, Series]]:
+    for values, points in found.items():
+        fields = dict(zip(names, values, strict=True))
+        unit = fields.pop("unit")
+        key = SeriesKey(**{"group": None, "node": None, "gpu": None, **fields})
+        yield key, Series(key=key, unit=unit, points=tuple(points))
+
+
+# -- what has gone stale ---------------------------------------------------------------------------------------------
+
+
+def last_measured(
+    results: Path,
+    cluster: str,
+    *,
+    origin: Origin,
+    before: str | None = None,
+    benchmark: str | None = None,
+    nodes: Collection[str] | None = None,
+    newest: int = 60,
+) -> dict[str, LastMeasured]:
+    """Give when each node last yielded a number, alone or as a member of a group; unknown nodes are absent.
+
+    Looks back `newest` usable runs at most, and no further than needed when `nodes` are given.
+    """
+    found: dict[str, LastMeasured] = {}
+    looked = 0
+    for run in reversed(_earlier(results, cluster, None, before)):
+        if looked >= newest or (nodes is not None and set(nodes) <= found.keys()):
+            break
+        if _why_unusable(run, origin) is not None:
+            continue
+        looked += 1
+        for node, at in _measured_nodes(run, benchmark):
+            known = found.get(node)
+            if known is None or (known.run_id == run.run_id and at > known.measured_at):
+                found[node] = LastMeasured(node=node, run_id=run.run_id, measured_at=at)
+    return found
+
+
+def _measured_nodes(run: RunDirectory, benchmark: str | None) -> Iterable[tuple[str, str]]:
+    import pyarrow.dataset as ds
+
+    columns = ["launch_id", "node", "measured_at", "run_id", *_INVALID_KEYS]
+    wanted = None if benchmark is None else ds.field("benchmark") == benchmark
+    table = _read([run], wanted, list(dict.fromkeys(columns)))
+    try:
+        members = {item["launch_id"]: item["nodes"] for item in run.read_derived(LAUNCHES)}
+    except (OutputError, KeyError, TypeError):
+        members = {}
+    rows = {*zip(*(table[name].to_pylist() for name in ("launch_id", "node", "measured_at")), strict=True)}
+    for launch_id, node, at in rows:
+        for name in [node] if node is not None else members.get(launch_id, ()):
+            yield name, at
