@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from plumbline.errors import ConfigError, OutputError
@@ -70,6 +71,7 @@ _UUID = re.compile(r"NVRM: GPU at (?:PCI:)?([0-9A-Fa-f:.]{7,16}): (GPU-[0-9a-f-]
 _LOST = re.compile(
     r"\d{1,9} printk messages dropped|Missed \d{1,9} kernel messages|Suppressed \d{1,9} messages from kernel"
 )
+_MARKS = (b"NVRM", b"SXid", b"amdgpu", b"essages")
 _SHOWN = 1000
 _MOST_KEYS = 200_000
 _PROBED_LINES = 2000
@@ -114,25 +116,37 @@ def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
     """Give the number of events for each device and code, at the end of the log."""
     log = _Log()
     pending: bytes | None = None
-    for number, raw in enumerate(source.byte_lines()):
+    raw = last = b""
+    lines = source.byte_lines()
+    for raw in islice(lines, _PROBED_LINES):
+        _probe(log, raw)
+        last = raw or last
+        if pending is not None:
+            _line(log, pending, ended=True)
+        pending = raw if any(mark in raw for mark in _MARKS) else None
+    for raw in lines:  # the long rest: only what costs nothing
         if pending is not None:
             _line(log, pending, ended=True)
             pending = None
-        if b"id (" in raw or b"amdgpu" in raw or b"essages" in raw or b"NVRM: GPU at" in raw:
+        if b"NVRM" in raw or b"SXid" in raw or b"amdgpu" in raw or b"essages" in raw:
             pending = raw
-        if number < _PROBED_LINES and raw.strip():
-            text = strip_ansi(raw[:400].decode("utf-8", "replace"))
-            log.first = log.first or text
-            log.kernel_lines += _kernel_log.is_kernel_line(text)
-        if raw:
-            log.last = raw
+        last = raw
     if pending is not None:
         _line(log, pending, ended=source.ends_whole)
+    log.last = last
     if not log.kernel_lines and not log.xids and not log.sxids and not log.unreadable:
         raise OutputError("no line of a kernel log in it", source=source.name, excerpt=log.first)
     yield from _readings(log)
     yield from _facts(log)
     yield _completeness(log, expect, ended=source.ends_whole)
+
+
+def _probe(log: _Log, raw: bytes) -> None:
+    """Look at a line near the log's start: is this a kernel's log, and where does it begin?"""
+    text = strip_ansi(raw[:400].decode("utf-8", "replace"))
+    if text.strip():
+        log.first = log.first or text
+        log.kernel_lines += _kernel_log.is_kernel_line(text)
 
 
 def _line(log: _Log, raw: bytes, *, ended: bool) -> None:
