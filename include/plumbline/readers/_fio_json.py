@@ -1,0 +1,237 @@
+"""Finds fio's JSON documents among other text, line by line."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from plumbline.readers._fio_model import DIRECTIONS
+from plumbline.readers.framing import peel
+from plumbline.readers.source import Source, strip_ansi
+
+DOCUMENT_BYTES = 256 << 20
+"""Longer documents are given up: the largest known (thousands of jobs, json+) are some MiB."""
+_UNKNOWN_BYTES = 1 << 20
+"""Text in braces that names none of fio's keys for this long is something else."""
+_KEYS = (b'"fio version"', b'"jobs"', b'"client_stats"')
+_NEAR_LINES = 10_000
+"""A report's lines stand this close together: beyond, only a line that can begin one is looked for."""
+_TEXT_KEYS = tuple(key.decode() for key in _KEYS)
+_BRACE = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[{}]')
+_NOT_A_NUMBER = re.compile(r"(?<=[:,\[])\s*-?(?:nan|inf)(?:\(\w*\))?(?=\s*[,}\]])", re.IGNORECASE)
+_STRAY = re.compile(r"^fio: .*$", re.MULTILINE)
+_DECODER = json.JSONDecoder(strict=False)
+_DEEPEST = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A fio document that stops before its end, or is damaged: its text, and where it begins (from 1)."""
+
+    text: str
+    line: int
+
+
+class _Gatherer:
+    """Collects the lines of one document until its braces balance."""
+
+    def __init__(self, line: int, *, framed: bool) -> None:
+        self.line = line
+        self.framed = framed
+        self.depth = 0
+        self.size = 0
+        self.is_fio = False
+        self.indented = False
+        self.lines: list[bytes] = []
+
+    def add(self, raw: bytes) -> None:
+        """Take a line in which the document doesn't end."""
+        if len(self.lines) == 1:
+            self.indented = raw[:1].isspace()
+        self.lines.append(raw)
+        self.size += len(raw) + 1
+        if not self.is_fio:
+            self.is_fio = any(key in raw for key in _KEYS)
+
+    def feed(self, text: str) -> int | None:
+        """Take a line; give the offset behind the closing brace when the document ends in it."""
+        end = None
+        if "{" in text or "}" in text:
+            for token in _BRACE.finditer(text):
+                if (brace := token[0]) == "{":
+                    self.depth += 1
+                elif brace == "}":
+                    self.depth -= 1
+                    if self.depth <= 0:
+                        end = token.end()
+                        break
+        self.add((text if end is None else text[:end]).encode("utf-8", "surrogatepass"))
+        return end
+
+    def full(self) -> bool:
+        """Say whether this is longer than any document of fio."""
+        return self.size > (DOCUMENT_BYTES if self.is_fio else _UNKNOWN_BYTES)
+
+    def texts(self) -> list[str]:
+        return [_decode(raw) for raw in self.lines]
+
+    def text(self) -> str:
+        return _decode(b"\n".join(self.lines))
+
+
+def sift(source: Source) -> Iterator[str | Mapping[str, Any] | Broken]:
+    """Give, in order: lines that may be fio's text (as printed), fio documents, and broken fio documents.
+
+    Memory is bounded by the largest document.
+    """
+    gatherers: dict[str, _Gatherer] = {}
+    only: _Gatherer | None = None
+    near = 0
+    for number, raw in enumerate(source.byte_lines(), 1):
+        if only is not None:
+            if b"{" not in raw and b"}" not in raw and only.is_fio and only.indented:
+                only.lines.append(raw)
+                only.size += len(raw)
+                continue
+        elif not gatherers and b"{" not in raw:
+            near -= 1
+            if not (
+                _may_be_text(raw)
+                if near > 0
+                else b"fio" in raw or b"(g" in raw or b"Starting " in raw or raw[:2] == b"2;"
+            ):
+                continue
+            near = _NEAR_LINES
+            yield _decode(raw)
+            continue
+        line = _decode(raw)
+        if number == 1:
+            line = line.removeprefix("\ufeff")
+        yield from _sift_line(line, number, gatherers)
+        only = _sole(gatherers)
+    for gatherer in gatherers.values():
+        yield from _given_up(gatherer)
+
+
+def _sole(gatherers: Mapping[str, _Gatherer]) -> _Gatherer | None:
+    """Give the one open document when nothing stands before its lines, so that they need no look each."""
+    gatherer = gatherers.get("") if len(gatherers) == 1 else None
+    return None if gatherer is None or gatherer.framed else gatherer
+
+
+def _may_be_text(raw: bytes) -> bool:
+    """Say whether a line near others of fio may be one: the rest of a report stands close to its first line."""
+    if b"=" in raw:
+        return (
+            b"th=[" in raw or b"min=" in raw or b"IOPS=" in raw or b"bw=" in raw or b"(g" in raw or b"err" in raw
+            or b"maxt=" in raw or b"hostname=" in raw or b"%=" in raw or b"fio" in raw
+        )  # fmt: skip
+    return (
+        b"percentiles (" in raw or b"Run status group" in raw or b"fio" in raw or b"Starting " in raw
+        or (b"<" in raw and raw.rstrip().endswith(b">"))
+    )  # fmt: skip
+
+
+def _decode(raw: bytes) -> str:
+    return strip_ansi(raw.decode("utf-8", "replace"))
+
+
+def _sift_line(line: str, number: int, gatherers: dict[str, _Gatherer]) -> Iterator[str | Mapping[str, Any] | Broken]:
+    gatherer = gatherers.get("")
+    if gatherer is not None and not gatherer.framed and len(gatherers) == 1:
+        origin, text = "", line
+    else:
+        origin, text = peel(line)
+        gatherer = gatherers.get(origin)
+    if gatherer is not None and gatherer.indented and text.rstrip() == "{":
+        del gatherers[origin]  # no such line stands inside a document: the last one was cut
+        yield from _given_up(gatherer)
+        gatherer = None
+    rest = text
+    while rest:
+        if gatherer is None:
+            start = _start(rest)
+            if start is None:
+                yield line if rest == text else rest
+                return
+            if rest[:start].strip():
+                yield rest[:start]
+            gatherer = gatherers[origin] = _Gatherer(number, framed=text != line)
+            rest = rest[start:]
+        end = gatherer.feed(rest)
+        if end is None:
+            if gatherer.full():
+                del gatherers[origin]
+                yield from _given_up(gatherer)
+            return
+        del gatherers[origin]
+        yield from _finished(gatherer)
+        rest, gatherer = rest[end:], None
+
+
+def _start(text: str) -> int | None:
+    """Give where a JSON object begins in a line of text, or None."""
+    first = text.find("{")
+    if first < 0:
+        return None
+    if any(key in text for key in _TEXT_KEYS):
+        return first
+    if not text[:first].strip(" \t[,"):
+        is_other = len(text) > first + 3 and text.count("{") == text.count("}")  # a whole object, and not fio's
+        return None if is_other else first
+    bare = text.rstrip()
+    return len(bare) - 1 if bare.endswith("{") else None
+
+
+def _finished(gatherer: _Gatherer) -> Iterator[str | Mapping[str, Any] | Broken]:
+    if not gatherer.is_fio:
+        if gatherer.text().strip(" {}\n\t") == "":
+            yield {}
+        else:
+            yield from gatherer.texts()
+        return
+    text = gatherer.text()
+    document = _parse(text)
+    if document is None:
+        yield Broken(text, gatherer.line)
+    else:
+        yield from _fio_documents(document, 0)
+
+
+def _given_up(gatherer: _Gatherer) -> Iterator[str | Broken]:
+    if gatherer.is_fio:
+        yield Broken(gatherer.text(), gatherer.line)
+    else:
+        yield from gatherer.texts()
+
+
+def _parse(text: str) -> Any:
+    """Decode a document; bare nan and inf become null, lines of fio's own messages between are left out."""
+    for candidate in (lambda: text, lambda: _NOT_A_NUMBER.sub(" null", _STRAY.sub("", text))):
+        try:
+            return _DECODER.decode(candidate())
+        except (ValueError, RecursionError):
+            continue
+    return None
+
+
+def _fio_documents(value: Any, depth: int) -> Iterator[Mapping[str, Any]]:
+    """Give the fio documents in a decoded value: it itself, or those that somebody wrapped in it."""
+    if isinstance(value, dict):
+        if "fio version" in value or any(_is_entries(value.get(key)) for key in ("jobs", "client_stats")):
+            yield value
+        elif depth < _DEEPEST:
+            for item in value.values():
+                yield from _fio_documents(item, depth + 1)
+    elif isinstance(value, list) and depth < _DEEPEST:
+        for item in value:
+            yield from _fio_documents(item, depth + 1)
+
+
+def _is_entries(value: Any) -> bool:
+    return isinstance(value, list) and any(
+        isinstance(entry, dict) and any(isinstance(entry.get(way), dict) for way in DIRECTIONS) for entry in value
+    )

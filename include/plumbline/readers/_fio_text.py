@@ -1,0 +1,370 @@
+"""fio's text reports of 1.x to 3.x: read line by line.
+
+A report is: what each job is, one block a job, then one status section a group. Only the sections tell that the
+report is whole. `--status-interval` repeats the report: a later block of the same process replaces the earlier.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from plumbline.readers._fio_model import Job, Latency, Run, Transfer
+from plumbline.readers._fio_terse import TERSE, terse_job
+from plumbline.readers.framing import strip_prefix
+
+_HEADER = re.compile(
+    r"\s*(?:<(?P<host>[^<>]{1,255})>\s*)?(?P<name>\S.*?)\s*: \(groupid=(?P<group>\d{1,9}), jobs=(?P<members>\d{1,9})\):"
+    r" err=\s*(?P<error>\d{1,9})(?: \((?P<what>.*)\))?: pid=(?P<pid>\d{1,10})"
+)
+_DEFINITION = re.compile(
+    r"\s*(?:<(?P<host>[^<>]{1,255})>\s*)?(?P<name>\S.*?): \(g=(?P<group>\d{1,9})\): rw=(?P<rw>\w{1,20}), "
+    r"bs(?:\(seq/rand\))?=(?P<bs>.{1,300}?), ioengine=(?P<ioengine>[\w.-]{1,60}), iodepth=(?P<iodepth>\d{1,9})\s*"
+)
+_HOST_ONLY = re.compile(r".*<(?P<host>[^<>\s]{1,255})>\s*")
+_RATE = re.compile(
+    r".*?(?:^|[\s>])(?P<way>read|write|trim|mixed)\s*: IOPS=(?P<iops>[\d.]+[kKMGTPE]?), "
+    r"BW=\s*(?P<bw>[\d.]+)(?P<unit>[kKMGTPE]?i?(?:B|bit|b)?)(?:/s)? \([^()]*\)"
+    r"\((?P<io>[\d.]+)(?P<iounit>[kKMGTPE]?i?B?)/(?P<run>\d{1,18})msec\)"
+)
+_OLD_RATE = re.compile(
+    r".*?(?:^|[\s>])(?P<way>read|write|trim|mixed)\s*: io=\s*(?P<io>[\d.]+)\s?(?P<iounit>[kKMGTPE]?i?B?), "
+    r"bw=\s*(?P<bw>[\d.]+)\s?(?P<unit>[kKMGTPE]?i?(?:B|bit|b)?)/s\s*, iops=\s*(?P<iops>[\d.]+\s?[kKMGTPE]?)\s*, "
+    r"runt=\s*(?P<run>\d{1,18})msec"
+)
+_LATENCY = re.compile(
+    r".*?\b(?P<kind>slat|clat|lat) \((?P<unit>nsec|usec|msec|sec)\)\s*: min=[^,]*, max=[^,]*, avg=\s*(?P<avg>[\d.]+),"
+    r" stdev=\s*[\d.]+\s*"
+)
+_PERCENTILES = re.compile(r"\s*(?P<kind>\S.*?) percentiles \((?P<unit>nsec|usec|msec|sec)\):")
+_CELL = re.compile(r"(\d{1,3}\.\d{1,9})th=\[\s*(\d{1,18})\]")
+_GROUP = re.compile(r".*Run status group (\d{1,9}) \(all jobs\)")
+_GROUP_LINE = re.compile(r".*?(?:^|\s)(READ|WRITE|TRIM|MIXED): .*(?:run=\d+-\d+msec|maxt=\s*\d+msec)\s*")
+_STARTING = re.compile(r".*?\bStarting (?:(\d{1,9}) threads?)?(?: and )?(?:(\d{1,9}) process(?:es)?)?\s*$")
+_VERSION = re.compile(r"(?:fio-\d[\w.+-]{0,60}|fio \d\.\d[\w.+-]{0,60})")
+_BANNER = re.compile(r"hostname=(?P<host>[^,]{0,255}), be=.*\bfio=(?P<version>[^,]{1,80})")
+
+_FRAME = re.compile(r"[\d\[{]|[ ]?\d|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) ")
+"""How a line begins that a launcher or collector may have put something before."""
+_TO_US = {"nsec": 1e-3, "usec": 1.0, "msec": 1e3, "sec": 1e6}
+_POWER = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
+_KINDS = {"clat": "completion", "lat": "total", "slat": "submission"}
+
+
+@dataclass(slots=True)
+class _Kind:
+    """One kind of latency as it is being read."""
+
+    mean_us: float | None = None
+    percentiles: dict[float, float] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Block:
+    """The block of one job as it is being read."""
+
+    job: Job
+    transfers: dict[str, Transfer] = field(default_factory=dict)
+    latency: dict[tuple[str, str], _Kind] = field(default_factory=dict)
+
+    def kind(self, way: str, kind: str) -> _Kind:
+        return self.latency.setdefault((way, kind), _Kind())
+
+    def built(self, options: Mapping[str, str] | None) -> Job:
+        transfers = tuple(
+            replace(
+                transfer,
+                latency={
+                    kind: Latency(mean_us=read.mean_us, percentiles=read.percentiles)
+                    for (at, kind), read in self.latency.items()
+                    if at == way
+                },
+            )
+            for way, transfer in self.transfers.items()
+        )
+        return replace(self.job, transfers=transfers, options=options or {})
+
+
+@dataclass(slots=True)
+class _Host:
+    """What one machine printed in one run ('' where fio ran alone)."""
+
+    started: int = 0
+    status: dict[int, set[str]] = field(default_factory=dict)
+    group: int | None = None
+
+
+@dataclass(slots=True)
+class _Report:
+    version: str | None = None
+    options: dict[tuple[str, int], dict[str, str]] = field(default_factory=dict)
+    blocks: dict[tuple[str, str, int, int], _Block] = field(default_factory=dict)
+    hosts: dict[str, _Host] = field(default_factory=dict)
+    banners: int = 0
+    all_clients: _Block | None = None
+
+
+class TextReports:
+    """Takes lines, gives the runs that they report."""
+
+    def __init__(self) -> None:
+        """Begin with no run."""
+        self._reports = [_Report()]
+        self._terse: list[Job] = []
+        self._terse_cut = False
+        self._terse_version: str | None = None
+        self._host = ""
+        self._block: _Block | None = None
+        self._way = ""
+        self._kind: tuple[str, float] | None = None
+
+    def feed(self, line: str, *, whole: bool = True) -> None:
+        """Take one line. `whole` is False for a last line without its end: only a full status line counts then."""
+        line = _without_frame(line)
+        if "=" in line:
+            self._feed_values(line, whole=whole)
+        elif not whole:
+            return
+        elif " percentiles (" in line and (match := _PERCENTILES.match(line)):
+            kind = _KINDS.get(match["kind"])
+            self._kind = (kind, _TO_US[match["unit"]]) if kind else None
+        elif "Run status group" in line and (match := _GROUP.match(line)):
+            self._open_group(int(match[1]))
+        elif "Starting " in line and (match := _STARTING.match(line)) and (match[1] or match[2]):
+            self._start(line, int(match[1] or 0) + int(match[2] or 0))
+        elif _VERSION.fullmatch(line.strip()):
+            self._report.version = line.strip()
+        elif line.endswith(">") or "> " in line:
+            self._see_host(line)
+
+    @property
+    def _report(self) -> _Report:
+        return self._reports[-1]
+
+    def _feed_values(self, line: str, *, whole: bool) -> None:
+        if "msec" in line and (match := _GROUP_LINE.fullmatch(line)):
+            self._close_group(match[1].lower())
+        elif not whole:
+            self._terse_cut |= bool(TERSE.match(line))
+        elif "th=[" in line:
+            self._add_percentiles(line)
+        elif "min=" in line:
+            self._add_latency(line)
+        elif "msec" in line:
+            self._add_rate(line)
+        elif "groupid=" in line:
+            self._open_job(line)
+        elif "(g=" in line:
+            self._define(line)
+        elif line.startswith("hostname="):
+            self._see_banner(line)
+        elif TERSE.match(line):
+            self._add_terse(line)
+
+    # -- what the run is
+
+    def _new_report(self) -> _Report:
+        self._reports.append(_Report())
+        self._block = self._kind = None
+        return self._report
+
+    def _define(self, line: str) -> None:
+        if (match := _DEFINITION.match(line)) is None:
+            return
+        report = self._new_report() if self._report.blocks else self._report
+        self._host = match["host"] or ""
+        report.options[_job_name(match["name"]), int(match["group"])] = {
+            "rw": match["rw"],
+            "ioengine": match["ioengine"],
+            "iodepth": match["iodepth"],
+            **_block_size(match["bs"], match["rw"]),
+        }
+
+    def _see_banner(self, line: str) -> None:
+        if match := _BANNER.match(line):
+            report = self._new_report() if self._report.blocks else self._report
+            report.version = match["version"].strip()
+            report.banners += 1
+
+    def _see_host(self, line: str) -> None:
+        if match := _HOST_ONLY.fullmatch(line):
+            self._host = match["host"]
+
+    def _start(self, line: str, count: int) -> None:
+        host = match["host"] if (match := re.match(r"\s*<(?P<host>[^<>]{1,255})>", line)) else ""
+        report = self._new_report() if self._report.blocks else self._report
+        report.hosts.setdefault(host, _Host()).started += count
+
+    # -- the blocks
+
+    def _open_job(self, line: str) -> None:
+        if (match := _HEADER.match(line)) is None:
+            return
+        if match["host"]:
+            self._host = match["host"]
+        job = Job(
+            name=_job_name(match["name"]),
+            group=int(match["group"]),
+            hostname=self._host or None,
+            pid=int(match["pid"]),
+            members=int(match["members"]),
+            error=int(match["error"]),
+            error_text=(match["what"] or "").rpartition("error=")[2],
+        )
+        self._way, self._kind, self._block = "", None, _Block(job)
+        report = self._report
+        if job.name == "All clients" and job.pid == 0 and report.blocks:
+            report.all_clients = self._block
+            return
+        key = (self._host, job.name, int(match["group"]), int(match["pid"]))
+        host = report.hosts.setdefault(self._host, _Host())
+        if host.status and key in report.blocks:  # --status-interval: the same report again
+            host.status, host.group = {}, None
+        elif host.status:
+            self._reports.append(report := _Report(hosts={self._host: _Host()}))
+        report.blocks[key] = self._block
+
+    def _add_rate(self, line: str) -> None:
+        match = _RATE.match(line)
+        old = None if match else _OLD_RATE.match(line)
+        match = match or old
+        if match is None or self._block is None:
+            return
+        # Old versions print K for 1024; new ones Ki for 1024 and k for 1000.
+        rate, amount = (
+            _scaled(match[value], match[unit], thousand=1024 if old or "i" in match[unit][:2] else 1000)
+            for value, unit in (("bw", "unit"), ("io", "iounit"))
+        )
+        self._kind, self._way = None, match["way"]
+        self._block.transfers[self._way] = Transfer(
+            direction=self._way,
+            bytes_per_s=rate,
+            bw_kib=None if rate is None else rate / 1024,
+            iops=_scaled(match["iops"], "", thousand=1000),
+            runtime_ms=float(match["run"]),
+            total_bytes=None if amount is None else int(amount),
+        )
+
+    def _add_latency(self, line: str) -> None:
+        match = _LATENCY.fullmatch(line)
+        average = _number(match["avg"]) if match else None
+        if match is not None and average is not None and self._block is not None:
+            self._block.kind(self._way, _KINDS[match["kind"]]).mean_us = average * _TO_US[match["unit"]]
+
+    def _add_percentiles(self, line: str) -> None:
+        if self._kind is None or self._block is None:
+            return
+        kind, scale = self._kind
+        percentiles = self._block.kind(self._way, kind).percentiles
+        for text, value in _CELL.findall(line):
+            if 0 < (percentile := float(text)) <= 100:
+                percentiles[percentile] = int(value) * scale
+
+    # -- the status sections
+
+    def _open_group(self, group: int) -> None:
+        host = self._report.hosts.setdefault(self._host, _Host())
+        host.group = group
+        host.status[group] = set()
+        self._kind = None
+
+    def _close_group(self, way: str) -> None:
+        host = self._report.hosts.get(self._host)
+        if host is not None and host.group is not None:
+            host.status[host.group].add(way)
+
+    # -- terse
+
+    def _add_terse(self, line: str) -> None:
+        job = terse_job(line)
+        if job is None:
+            self._terse_cut = True
+        else:
+            self._terse.append(job)
+            self._terse_version = line.split(";", 2)[1] if line[0] != "2" else None
+
+    # -- the result
+
+    def runs(self) -> list[Run]:
+        """Give the runs seen, text first, then the terse lines as one run."""
+        found = [_run_of(report) for report in self._reports if report.blocks or report.all_clients]
+        if self._terse or self._terse_cut:
+            problems = ("a terse line is cut or of another layout",) if self._terse_cut else ()
+            found.append(
+                Run(container="terse", version=self._terse_version, jobs=tuple(self._terse), problems=problems)
+            )
+        return found
+
+    def announced(self) -> int:
+        """Give how many processes were announced in reports that show no job."""
+        return sum(h.started for r in self._reports if not r.blocks for h in r.hosts.values())
+
+
+def _run_of(report: _Report) -> Run:
+    return Run(
+        container="text",
+        version=report.version,
+        jobs=tuple(
+            block.built(report.options.get((block.job.name, block.job.group or 0))) for block in report.blocks.values()
+        ),
+        all_clients=report.all_clients.built(None) if report.all_clients else None,
+        problems=tuple(_missing(report)),
+    )
+
+
+def _missing(report: _Report) -> list[str]:
+    """Say what a text report lacks: the status section of a group, or blocks of processes that were started."""
+    missing = []
+    for (host, name, group, _), block in report.blocks.items():
+        seen = report.hosts[host].status.get(group)
+        place = f" on {host}" if host else ""
+        if seen is None:
+            missing.append(f"the report stops before the status of group {group}{place}")
+        elif not block.transfers.keys() <= seen and "mixed" not in seen:
+            missing.append(f"the status of group {group}{place} stops before all directions of {name}")
+    for name, host in report.hosts.items():
+        shown = sum(block.job.members or 1 for (at, *_), block in report.blocks.items() if at == name)
+        if host.started > shown:
+            place = f" on {name}" if name else ""
+            missing.append(f"{host.started} processes started{place}, {shown} reported")
+    reporting = len({host for host, *_ in report.blocks})
+    if report.banners > reporting:
+        missing.append(f"{report.banners} clients connected, {reporting} reported")
+    return list(dict.fromkeys(missing))
+
+
+def _without_frame(line: str) -> str:
+    """Take off what collectors put before the line, unless the line is fio's own as it stands."""
+    if line.startswith("  ") or not _FRAME.match(line) or TERSE.match(line):
+        return line
+    return strip_prefix(line)
+
+
+def _job_name(text: str) -> str:
+    """Give the job's name without the progress line that it may be glued to."""
+    return text.rpartition("]")[2].strip() or text if "[eta " in text else text
+
+
+def _block_size(text: str, rw: str) -> dict[str, str]:
+    """Give {'bs': …} from '4K-4K/4K-4K/…' or '(R) 4096B-4096B, (W) …': the size of the direction that `rw` names."""
+    ranges = re.findall(r"([\d.]+[KMGT]?i?B?)-([\d.]+[KMGT]?i?B?)", text)
+    index = 2 if rw in ("trim", "randtrim") else 1 if rw in ("write", "randwrite") else 0
+    chosen = ranges[index] if index < len(ranges) else ranges[0] if ranges else None
+    return {"bs": chosen[0]} if chosen and chosen[0] == chosen[1] else {}
+
+
+def _number(text: str) -> float | None:
+    return float(text) if re.fullmatch(r"\d{1,30}(?:\.\d{1,30})?", text) else None
+
+
+def _scaled(digits: str, unit: str, *, thousand: int) -> float | None:
+    """Give a number with fio's suffix in base units (bytes for bits too); `thousand` is 1000 or 1024."""
+    digits = digits.replace(" ", "")
+    if digits[-1:].isalpha():
+        digits, unit = digits[:-1], digits[-1]
+    number = _number(digits)
+    if number is None:
+        return None
+    value = number * float(thousand ** _POWER.get(unit[:1].upper(), 0))
+    return value / 8 if unit.endswith(("bit", "b")) else value
