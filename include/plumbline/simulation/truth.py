@@ -1,0 +1,206 @@
+"""The truth of one night: what every component of the simulated cluster can really do.
+
+Arrays are indexed by node in inventory order. A factor of 1 is healthy. Each fault changes only the components that
+physics says it changes; tests hold every kind to that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+from plumbline.clusters.inventory import Inventory
+from plumbline.errors import ConfigError, near_match
+from plumbline.simulation.faults import Fault, active_faults
+from plumbline.simulation.hardware import HardwareModel
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+STORAGE_SERVERS = 8
+OLD_DRIVER, OLD_NCCL = "535.54.03", "2.18.3"
+NCCL = "2.26.2"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truth:
+    """One night of one cluster: N nodes, G GPUs and R rails a node, L leaves. Shapes are in brackets."""
+
+    names: tuple[str, ...]
+    leaf_of: NDArray[Any]
+    """[N] index of the node's leaf."""
+    leaves: tuple[str, ...]
+    nic: NDArray[Any]
+    """[N, R] fraction of line rate."""
+    link_errors: NDArray[Any]
+    """[N, R] symbol errors counted during a run."""
+    flap: NDArray[Any]
+    """[N, R] probability that a launch meets the link at the reduced rate."""
+    nvlink: NDArray[Any]
+    """[N] fraction of NVLink bandwidth."""
+    clock: NDArray[Any]
+    """[N, G] fraction of the SM clock under load."""
+    throttle: NDArray[Any]
+    """[N, G] 0 none, 1 thermal, 2 power."""
+    memory: NDArray[Any]
+    """[N, G] fraction of memory bandwidth and capacity."""
+    retired: NDArray[Any]
+    """[N, G] rows remapped or pages retired."""
+    pcie: NDArray[Any]
+    """[N, G] fraction of PCIe width."""
+    latency_us: NDArray[Any]
+    """[N] added to every collective that the node takes part in."""
+    present: NDArray[Any]
+    """[N, G] whether the GPU is there."""
+    wrong: NDArray[Any]
+    """[N, G] probability that a reduction through this GPU has a wrong element."""
+    client: NDArray[Any]
+    """[N] fraction of storage bandwidth that the node's client gets."""
+    lost: NDArray[Any]
+    """[N] the node goes away in mid-run."""
+    clock_offset_s: NDArray[Any]
+    """[N] seconds that the node's clock is ahead."""
+    old_driver: NDArray[Any]
+    old_nccl: NDArray[Any]
+    """[N] software rolled back."""
+    leaf: NDArray[Any]
+    """[L] fraction of a leaf's throughput under load."""
+    spine: float
+    storage: float
+    hang: tuple[tuple[int, str | None], ...]
+    truncated: tuple[tuple[int, str | None], ...]
+    """(node, benchmark or None for all)."""
+
+
+def truth_of(inventory: Inventory, model: HardwareModel, faults: Sequence[Fault], night: date, hour: int = 2) -> Truth:
+    """Give the truth of one night. Raises ConfigError when a fault names a component that isn't there."""
+    import numpy as np  # noqa: PLC0415
+
+    names = tuple(node.name for node in inventory)
+    leaves = tuple(sorted({node.leaf or "leaf" for node in inventory}))
+    n, g, r = len(names), model.gpus, model.rails
+    arrays: dict[str, Any] = {
+        "nic": np.ones((n, r)), "link_errors": np.zeros((n, r)), "flap": np.zeros((n, r)), "nvlink": np.ones(n),
+        "clock": np.ones((n, g)), "throttle": np.zeros((n, g), int), "memory": np.ones((n, g)),
+        "retired": np.zeros((n, g), int), "pcie": np.ones((n, g)), "latency_us": np.zeros(n),
+        "present": np.ones((n, g), bool), "wrong": np.zeros((n, g)), "client": np.ones(n),
+        "lost": np.zeros(n, bool), "clock_offset_s": np.zeros(n), "old_driver": np.zeros(n, bool),
+        "old_nccl": np.zeros(n, bool), "leaf": np.ones(len(leaves)),
+        "leaf_of": np.array([leaves.index(node.leaf or "leaf") for node in inventory]),
+    }  # fmt: skip
+    scalars: dict[str, Any] = {"spine": 1.0, "storage": 1.0, "hang": [], "truncated": []}
+    place = _Places(names, leaves, model)
+    for fault in active_faults(faults, night, hour):
+        _plant(fault, arrays, scalars, place, night)
+    return Truth(
+        names=names, leaves=leaves, spine=scalars["spine"], storage=scalars["storage"],
+        hang=tuple(scalars["hang"]), truncated=tuple(scalars["truncated"]), **arrays,
+    )  # fmt: skip
+
+
+class _Places:
+    """Finds the indices that a fault names."""
+
+    def __init__(self, names: Sequence[str], leaves: Sequence[str], model: HardwareModel) -> None:
+        self._node = {name: i for i, name in enumerate(names)}
+        self._leaf = {name: i for i, name in enumerate(leaves)}
+        self._model = model
+
+    def node(self, name: str | None) -> int:
+        if name not in self._node:
+            raise ConfigError(f"fault: no node {name!r}{near_match(str(name), list(self._node)[:2000])}")
+        return self._node[name]
+
+    def leaf(self, name: str | None) -> int:
+        if name not in self._leaf:
+            raise ConfigError(f"fault: no leaf {name!r}{near_match(str(name), self._leaf)}")
+        return self._leaf[name]
+
+    def part(self, number: int | None, what: str) -> int:
+        most = self._model.gpus if what == "gpu" else self._model.rails if what == "rail" else STORAGE_SERVERS
+        if number is None or number >= most:
+            raise ConfigError(f"fault: {what} {number} is not one of 0 to {most - 1}")
+        return number
+
+
+def _plant(fault: Fault, a: dict[str, Any], s: dict[str, Any], place: _Places, night: date) -> None:
+    """Change what this fault changes, and nothing else."""
+    keep = 1.0 - fault.severity
+    kind = fault.kind
+    if kind in ("slow_nic", "degraded_link", "flapping_link", "ageing_port"):
+        _plant_port(fault, a, (place.node(fault.node), place.part(fault.rail, "rail")), night)
+    elif fault.gpu is not None:
+        _plant_gpu(fault, a, (place.node(fault.node), place.part(fault.gpu, "gpu")))
+    elif kind in ("driver_rollback", "nccl_rollback"):
+        for name in fault.nodes or ():
+            i = place.node(name)
+            a["old_driver" if kind == "driver_rollback" else "old_nccl"][i] = True
+            if kind == "driver_rollback":  # assumption: an old driver costs clocks and launch latency
+                a["clock"][i] *= 1.0 - fault.severity / 4
+                a["latency_us"][i] += 20.0 * fault.severity
+            else:  # an old NCCL lacks algorithms: bandwidth inside the node and latency suffer
+                a["nvlink"][i] *= 1.0 - fault.severity / 2
+                a["latency_us"][i] += 40.0 * fault.severity
+    elif kind == "leaf_misconfigured":
+        a["leaf"][place.leaf(fault.leaf)] *= keep
+    elif kind == "congested_spine" or fault.resource == "fabric":
+        s["spine"] *= keep
+    elif kind == "slow_storage_server":
+        place.part(fault.server, "server")
+        s["storage"] *= 1.0 - fault.severity / STORAGE_SERVERS
+    elif fault.resource == "storage":
+        s["storage"] *= keep
+    else:
+        _plant_node(fault, a, s, place.node(fault.node))
+
+
+def _plant_port(fault: Fault, a: dict[str, Any], at: tuple[int, int], night: date) -> None:
+    if fault.kind == "flapping_link":
+        a["flap"][at] = max(a["flap"][at], fault.severity)
+        a["link_errors"][at] += 50
+        return
+    lost = fault.severity
+    if fault.kind == "ageing_port":
+        nights = (night - fault.start).days if fault.start else 30
+        lost = min(0.95, fault.severity * nights / 30)
+    a["nic"][at] *= 1.0 - lost
+    if fault.kind == "degraded_link":
+        a["link_errors"][at] += 1000 * fault.severity
+
+
+def _plant_gpu(fault: Fault, a: dict[str, Any], at: tuple[int, int]) -> None:
+    keep = 1.0 - fault.severity
+    if fault.kind in ("thermal_throttle", "power_throttle"):
+        a["clock"][at] *= keep
+        a["throttle"][at] = 1 if fault.kind == "thermal_throttle" else 2
+    elif fault.kind == "retired_memory":
+        a["memory"][at] *= 1.0 - fault.severity / 10
+        a["retired"][at] += max(1, round(64 * fault.severity))
+    elif fault.kind == "pcie_width":
+        a["pcie"][at] *= keep
+    elif fault.kind == "missing_gpu":
+        a["present"][at] = False
+    elif fault.kind == "silent_corruption":
+        a["wrong"][at] = fault.severity
+
+
+def _plant_node(fault: Fault, a: dict[str, Any], s: dict[str, Any], i: int) -> None:
+    keep = 1.0 - fault.severity
+    if fault.kind == "nvlink_lane_down":
+        a["nvlink"][i] *= keep
+    elif fault.kind == "wrong_affinity":  # traffic crosses the sockets: host copies, NIC path, and latency
+        a["pcie"][i] *= 1.0 - fault.severity / 2
+        a["latency_us"][i] += 30.0 * fault.severity
+        a["nic"][i] *= 1.0 - fault.severity / 4
+    elif fault.kind == "slow_client":
+        a["client"][i] *= keep
+    elif fault.kind == "node_lost":
+        a["lost"][i] = True
+    elif fault.kind == "clock_drift":
+        a["clock_offset_s"][i] += 600.0 * fault.severity
+    elif fault.kind == "hang":
+        s["hang"].append((i, fault.benchmark))
+    elif fault.kind == "truncated_output":
+        s["truncated"].append((i, fault.benchmark))
