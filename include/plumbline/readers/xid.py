@@ -71,7 +71,7 @@ _UUID = re.compile(r"NVRM: GPU at (?:PCI:)?([0-9A-Fa-f:.]{7,16}): (GPU-[0-9a-f-]
 _LOST = re.compile(
     r"\d{1,9} printk messages dropped|Missed \d{1,9} kernel messages|Suppressed \d{1,9} messages from kernel"
 )
-_MARKS = (b"NVRM", b"SXid", b"amdgpu", b"essages")
+_MARKS = re.compile(rb"NVRM|SXid|amdgpu|essages")
 _SHOWN = 1000
 _MOST_KEYS = 200_000
 _PROBED_LINES = 2000
@@ -117,18 +117,18 @@ def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
     log = _Log()
     pending: bytes | None = None
     raw = last = b""
-    lines = source.byte_lines()
+    lines, marked = source.byte_lines(), _MARKS.search
     for raw in islice(lines, _PROBED_LINES):
         _probe(log, raw)
         last = raw or last
         if pending is not None:
             _line(log, pending, ended=True)
-        pending = raw if any(mark in raw for mark in _MARKS) else None
+        pending = raw if marked(raw) else None
     for raw in lines:  # the long rest: only what costs nothing
         if pending is not None:
             _line(log, pending, ended=True)
             pending = None
-        if b"NVRM" in raw or b"SXid" in raw or b"amdgpu" in raw or b"essages" in raw:
+        if marked(raw):
             pending = raw
         last = raw
     if pending is not None:
