@@ -1,0 +1,124 @@
+"""From a cluster's own approved history to limits. Pure: rows in, limits out."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from plumbline.model import Better
+from plumbline.suites.suite import Baseline
+
+if TYPE_CHECKING:
+    import pandas
+
+KEY = ("benchmark", "benchmark_version", "indicator", "node_count", "params")
+"""What must be equal for numbers of two runs to be comparable. Nodes and groups of a rung are pooled."""
+
+MAD_TO_SIGMA = 1.4826
+"""Median absolute deviation → standard deviation of a normal distribution. Source: 1 / Φ⁻¹(3/4)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineLimit:
+    """What approved history allows one kind of row. Bounds are absolute and inclusive; None is open.
+
+    `runs` and `values` say how much history there was; `source` is for people.
+    """
+
+    benchmark: str
+    benchmark_version: str
+    indicator: str
+    node_count: int
+    params: str
+    unit: str
+    value: float
+    lower: float | None
+    upper: float | None
+    warn_lower: float | None
+    warn_upper: float | None
+    runs: int
+    values: int
+    source: str
+
+    @property
+    def key(self) -> tuple[str, str, str, int, str]:
+        """What rows this holds for."""
+        return (self.benchmark, self.benchmark_version, self.indicator, self.node_count, self.params)
+
+
+def limits_from_history(
+    history: pandas.DataFrame, policy: Baseline, better: Mapping[tuple[str, str], Better] | None = None
+) -> tuple[BaselineLimit, ...]:
+    """Give the limits that approved history sets, sorted by key.
+
+    The limit is the median of the values of the newest `window` runs, less (or plus) the larger of `tolerance` ×
+    |median| and `sigmas` × 1.4826 × MAD; for WARN likewise with `warn_tolerance`. Fewer than `min_runs` runs give no
+    limit. Values that are not finite are left out, and so are rows of another unit than the newest run's.
+
+    Args:
+        history: MEASUREMENT_COLUMNS of approved runs of one cluster, hardware, origin and device; any order.
+        policy: The suite's.
+        better: (benchmark, indicator) → direction; None takes the indicator dictionary. What is not in it, and what
+            is better neither way, has no limit.
+    """
+    import numpy as np
+
+    directions = _dictionary() if better is None else better
+    rows = history.loc[np.isfinite(history["value"].to_numpy(dtype=float)), [*KEY, "run_id", "value", "unit"]]
+    limits = []
+    for key, group in rows.groupby(list(KEY), sort=True):
+        direction = directions.get((str(key[0]), str(key[2])), Better.NEITHER)
+        if direction is Better.NEITHER:
+            continue
+        newest_first = sorted(group["run_id"].unique(), reverse=True)
+        unit = group.loc[group["run_id"] == newest_first[0], "unit"].iloc[0]
+        recent = group[(group["unit"] == unit) & group["run_id"].isin(newest_first[: policy.window])]
+        runs = sorted(recent["run_id"].unique())
+        if len(runs) >= policy.min_runs:
+            limits.append(_limit(key, recent["value"].to_numpy(dtype=float), str(unit), runs, policy, direction))
+    return tuple(limits)
+
+
+def _dictionary() -> dict[tuple[str, str], Better]:
+    from plumbline.indicators import indicators  # noqa: PLC0415 - imports every benchmark
+
+    return {key: item.better for key, item in indicators().items() if item.judged}
+
+
+def _limit(key: Any, values: Any, unit: str, runs: list[str], policy: Baseline, direction: Better) -> BaselineLimit:
+    import numpy as np
+
+    median = float(np.median(values))
+    sigma = MAD_TO_SIGMA * float(np.median(np.abs(values - median)))
+    margin = max(policy.tolerance * abs(median), policy.sigmas * sigma)
+    warn_margin = min(margin, max(policy.warn_tolerance * abs(median), policy.sigmas * sigma))
+    higher = direction is Better.HIGHER
+    span = runs[0] if len(runs) == 1 else f"{runs[0]} … {runs[-1]}"
+    return BaselineLimit(
+        benchmark=str(key[0]),
+        benchmark_version=str(key[1]),
+        indicator=str(key[2]),
+        node_count=int(key[3]),
+        params=str(key[4]),
+        unit=unit,
+        value=median,
+        lower=median - margin if higher else None,
+        upper=None if higher else median + margin,
+        warn_lower=median - warn_margin if higher else None,
+        warn_upper=None if higher else median + warn_margin,
+        runs=len(runs),
+        values=len(values),
+        source=f"median of {len(values)} values of {len(runs)} approved run{'s' if len(runs) != 1 else ''} ({span})",
+    )
+
+
+def baseline_data(limits: Iterable[BaselineLimit]) -> list[dict[str, Any]]:
+    """Give limits as plain data."""
+    return [dataclasses.asdict(item) for item in limits]
+
+
+def baseline_from(data: Iterable[Mapping[str, Any]]) -> tuple[BaselineLimit, ...]:
+    """Read limits back. Raises TypeError for missing or unknown fields."""
+    return tuple(BaselineLimit(**item) for item in data)

@@ -1,0 +1,229 @@
+"""The verdict algebra: what verdicts do to the gate, and what is news. Pure functions: no files, no clock.
+
+FAIL, INVALID, NOT_RUN and STALE close the gate alike, so neither removing a result nor adding one can open it:
+removing makes a NOT_RUN (or breaks the count), adding makes an INVALID. A suite may only add kinds that close.
+Everything that this module does not know to be harmless closes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from plumbline.model import Code, Verdict, VerdictKind, verdict, worst
+from plumbline.suites.suite import ALWAYS_BLOCKING, Gate
+
+GAP_CODES = frozenset({Code.BUSY, Code.PREEMPTED, Code.EXCLUDED})
+"""NOT_RUN for these reasons is a coverage gap that a nightly may tolerate until the place is stale."""
+
+_SEVERITY = {kind: index for index, kind in enumerate(reversed(VerdictKind))}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """The outcome of judging, in the form that decides: every expected row is in `passed` or in `rows`, once.
+
+    `measured` counts expected rows that have a value. `others` holds verdicts on launches, places, records and the
+    run itself.
+    """
+
+    expected: int
+    measured: int
+    passed: int
+    rows: tuple[Verdict, ...]
+    others: tuple[Verdict, ...]
+
+    @property
+    def notable(self) -> tuple[Verdict, ...]:
+        """Everything that is not a PASS, worst first, causes (launches, places) before the rows they cost."""
+        found = [item for item in (*self.others, *self.rows) if item.kind is not VerdictKind.PASS]
+        return tuple(sorted(found, key=lambda item: _SEVERITY[item.kind]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateDecision:
+    """Whether the cluster may be used, and why not. `reasons` is everything that is not a PASS, worst first.
+
+    `blocking` closes the gate; `gaps` are the NOT_RUN that the suite tolerates tonight. `verdict` is a label: the
+    worst kind, where a tolerated gap counts as WARN.
+    """
+
+    open: bool
+    verdict: VerdictKind
+    reasons: tuple[Verdict, ...]
+    blocking: tuple[Verdict, ...]
+    gaps: tuple[Verdict, ...]
+    counts: Mapping[str, int]
+    coverage: Mapping[str, Any]
+
+    def data(self) -> dict[str, Any]:
+        """Give the gate's part of verdict.json."""
+        closing = {id(item) for item in self.blocking}
+        return {
+            "verdict": self.verdict.value,
+            "gate": "open" if self.open else "closed",
+            "coverage": dict(self.coverage),
+            "counts": dict(self.counts),
+            "reasons": [{**reason_data(item), "blocks": id(item) in closing} for item in self.reasons],
+        }
+
+
+def reason_data(item: Verdict) -> dict[str, Any]:
+    """Give one verdict as an entry of `reasons` in verdict.json."""
+    return {
+        "verdict": item.kind.value,
+        "code": item.code.value,
+        "benchmark": item.benchmark,
+        "indicator": item.indicator,
+        "place": item.place,
+        "expected": item.expected,
+        "actual": item.actual,
+        "unit": item.unit,
+        "message": item.message,
+        "launch_id": item.launch_id,
+        "node_count": item.node_count,
+        "group": item.group,
+        "node": item.node,
+        "params": item.params,
+        "reference": item.reference,
+    }
+
+
+def verdict_of_reason(data: Mapping[str, Any]) -> Verdict:
+    """Read an entry of `reasons` back. Raises KeyError or ValueError for a damaged one."""
+    fields = {key: value for key, value in data.items() if key not in ("verdict", "blocks", "code")}
+    return Verdict(kind=VerdictKind(data["verdict"]), code=Code(data["code"]), **fields)
+
+
+def decide(
+    judged: Judged,
+    gate: Gate,
+    *,
+    nights: Mapping[str, int],
+    launch_nodes: Mapping[str, Sequence[str]] | None = None,
+) -> GateDecision:
+    """Say whether the gate is open.
+
+    Args:
+        judged: The verdicts, complete by count.
+        gate: The suite's policy.
+        nights: Node, or benchmark where a whole benchmark was left out → nights since it was last measured, this run
+            included; 0 for all in a cluster's first night. What is absent here is no tolerated gap.
+        launch_nodes: launch_id → nodes, for gaps that name a launch.
+    """
+    items = [*_count_problems(judged), *judged.others, *judged.rows]
+    reasons, gaps = [], []
+    for item in items:
+        if item.kind is VerdictKind.PASS:
+            continue
+        aged, tolerated = _aged(item, gate, nights, launch_nodes or {})
+        reasons.append(aged)
+        if tolerated:
+            gaps.append(aged)
+    reasons.sort(key=lambda item: _SEVERITY[item.kind])
+    tolerated_ids = {id(item) for item in gaps}
+    closing = {*gate.blocks, *ALWAYS_BLOCKING}
+    blocking = tuple(item for item in reasons if item.kind in closing and id(item) not in tolerated_ids)
+    label = worst(VerdictKind.WARN if id(item) in tolerated_ids else item.kind for item in reasons)
+    counts = Counter({VerdictKind.PASS.value: judged.passed})
+    counts.update(item.kind.value for item in reasons)
+    return GateDecision(
+        open=not blocking,
+        verdict=label,
+        reasons=tuple(reasons),
+        blocking=blocking,
+        gaps=tuple(gaps),
+        counts={kind.value: counts[kind.value] for kind in VerdictKind},
+        coverage={
+            "expected": judged.expected,
+            "measured": judged.measured,
+            "missing": list(
+                dict.fromkeys(i.place for i in reasons if i.kind in (VerdictKind.NOT_RUN, VerdictKind.STALE))
+            ),
+        },
+    )
+
+
+def _count_problems(judged: Judged) -> list[Verdict]:
+    """Close the gate when nothing was expected, or when the verdicts are not one for each expected row."""
+    problems = []
+    if judged.expected <= 0:
+        problems.append(verdict(Code.NO_MEASUREMENT, "run", "no row was expected: an empty run cannot pass"))
+    given = judged.passed + len(judged.rows)
+    if given != judged.expected or judged.passed < 0:
+        message = f"{judged.expected} rows were expected and {given} judged: verdicts are missing or extra"
+        problems.append(verdict(Code.JUDGE_ERROR, "run", message))
+    if not judged.passed <= judged.measured <= judged.expected:
+        message = f"{judged.passed} rows passed, {judged.measured} were measured and {judged.expected} expected"
+        problems.append(verdict(Code.JUDGE_ERROR, "run", message))
+    return problems
+
+
+def _aged(
+    item: Verdict, gate: Gate, nights: Mapping[str, int], launch_nodes: Mapping[str, Sequence[str]]
+) -> tuple[Verdict, bool]:
+    """Give the verdict as it counts tonight, and whether it is a gap that the suite tolerates."""
+    if item.code not in GAP_CODES or not gate.coverage_gaps_allowed:
+        return item, False
+    places = _places(item, launch_nodes)
+    if not places or any(place not in nights for place in places):
+        return item, False
+    oldest = max(places, key=lambda place: nights[place])
+    if nights[oldest] <= gate.max_age_nights:
+        return item, True
+    message = (
+        f"{oldest} was not measured for {nights[oldest]} nights; at most {gate.max_age_nights} are allowed "
+        f"(tonight: {item.code.value}, {item.message})"
+    )
+    return replace(item, kind=VerdictKind.STALE, code=Code.TOO_OLD, message=message), False
+
+
+def _places(item: Verdict, launch_nodes: Mapping[str, Sequence[str]]) -> Sequence[str]:
+    if item.node is not None:
+        return (item.node,)
+    if item.launch_id is not None:
+        return launch_nodes.get(item.launch_id.removeprefix("derived-"), ())
+    return (item.benchmark,) if item.benchmark is not None else ()
+
+
+# -- alarm: is it news? ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class News:
+    """What changed since the previous run. `news` says whether somebody should be told at once."""
+
+    new: tuple[Verdict, ...] = ()
+    gone: tuple[Verdict, ...] = ()
+    ongoing: tuple[Verdict, ...] = field(default=())
+
+    @property
+    def news(self) -> bool:
+        """A new fault or a fault that is over; what is merely still there is not news."""
+        return bool(self.new or self.gone)
+
+
+def alarm(current: Iterable[Verdict], previous: Iterable[Verdict] | None) -> News:
+    """Compare this run's reasons with the previous run's (None: there is none).
+
+    Only what closes gates can alarm, coverage gaps excepted. Groups are shuffled every night and so are not part of
+    what makes two findings the same; their place in the cluster (node, node count) and parameters are.
+    """
+    now, before = _alarming(current), _alarming(previous or ())
+    return News(
+        new=tuple(item for key, item in now.items() if key not in before),
+        gone=tuple(item for key, item in before.items() if key not in now),
+        ongoing=tuple(item for key, item in now.items() if key in before),
+    )
+
+
+def _alarming(items: Iterable[Verdict]) -> dict[tuple[Any, ...], Verdict]:
+    found: dict[tuple[Any, ...], Verdict] = {}
+    for item in items:
+        if item.kind in ALWAYS_BLOCKING and item.code not in GAP_CODES:
+            where = (item.benchmark, item.indicator, item.node_count, item.node, item.params)
+            key = (item.code, *where, item.place if where == (None,) * 5 else None)
+            found.setdefault(key, item)
+    return found
