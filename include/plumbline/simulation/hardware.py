@@ -12,8 +12,8 @@ from plumbline.errors import ConfigError, near_match
 class HardwareModel:
     """One kind of node. Bandwidths in GB/s (1e9 bytes), rates in GFLOPS, per node of `gpus` GPUs unless said.
 
-    `fabric_efficiency` is measured bus bandwidth ÷ hierarchical ceiling at two nodes and more; `latency_us` is that of the
-    smallest all-reduce in one node, and every doubling of nodes adds `latency_step_us`.
+    `fabric_efficiency` is measured bus bandwidth ÷ hierarchical ceiling at two nodes and more; `latency_us` is that
+    of the smallest all-reduce in one node, and every doubling of nodes adds `latency_step_us`.
     """
 
     name: str
@@ -76,9 +76,9 @@ _H100 = HardwareModel(
     device_to_device=376.0,
     driver="570.133.20",
     source=(
-        "all-reduce 480 at one node and 386.6 at 8 nodes on 8×400G: reference_numbers 4.1 (dgxc nccl README, CoreWeave "
-        "nccl-tests); HPL-MxP 26.2 on 8 H100, N 400,000: a published log; 376 GB/s peer to peer: stas00 ml-engineering; "
-        "other operations, latencies and step split: assumptions"
+        "all-reduce 480 at one node (dgxc nccl README) and 386.6 at 8 nodes on 8×400G (CoreWeave nccl-tests); "
+        "HPL-MxP 26.2 on 8 H100, N 400,000: a published log; 376 GB/s peer to peer: stas00 ml-engineering; "
+        "other operations, latencies, step split: assumptions"
     ),
 )
 _A100 = HardwareModel(
@@ -111,8 +111,8 @@ _A100 = HardwareModel(
     device_to_device=274.0,
     driver="535.183.06",
     source=(
-        "all-reduce 234.9 at one node, 185.6 at two, 191.6 at four on 8×200G; HPL-AI N 288,000: 676 and 454 TFLOPS (DeepOps): "
-        "reference_numbers 4.1, 4.5; other operations, latencies and step split: assumptions"
+        "all-reduce 234.9 at one node (stas00), 185.6 at two (OCI), 191.6 at four (DGX) on 8×200G; HPL-AI N 288,000: "
+        "676 and 454 TFLOPS (DeepOps); other operations, latencies and step split: assumptions"
     ),
 )
 _B200 = HardwareModel(
@@ -145,8 +145,8 @@ _B200 = HardwareModel(
     device_to_device=746.0,
     driver="580.65.06",
     source=(
-        "all-reduce 845.7 at one node and 381.8 at four nodes on 8×400G (AWS README): reference_numbers 4.1; HPL-MxP, other "
-        "operations, latencies and step split: assumptions"
+        "all-reduce 845.7 at one node and 381.8 at four nodes on 8×400G (AWS README); HPL-MxP, "
+        "other operations, latencies and step split: assumptions"
     ),
 )
 MODELS: Mapping[str, HardwareModel] = {model.name: model for model in (_H100, _A100, _B200)}

@@ -76,7 +76,7 @@ class Truth:
 
 def truth_of(inventory: Inventory, model: HardwareModel, faults: Sequence[Fault], night: date, hour: int = 2) -> Truth:
     """Give the truth of one night. Raises ConfigError when a fault names a component that isn't there."""
-    import numpy as np  # noqa: PLC0415
+    import numpy as np
 
     names = tuple(node.name for node in inventory)
     leaves = tuple(sorted({node.leaf or "leaf" for node in inventory}))
