@@ -5,7 +5,7 @@ closes the gate when something is wrong. The cluster and the suite are the Airfl
 `plumbline_suite`; a manual run can name others.
 
 * **gate** is red: the cluster should not be used; the report says why.
-* **stage_failed** is red: a part of the measuring itself broke (MLflow down, no space, cluster busy); its log says which.
+* **stage_failed** is red: a part of the measuring itself broke (MLflow down, disk full, cluster busy); its log says which
 
 The tabs *Report* and *MLflow run* of a run lead to both.
 """

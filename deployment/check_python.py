@@ -5,6 +5,7 @@ import sys
 
 if sys.version_info[:2] not in ((3, 11), (3, 12)):
     sys.exit(
-        "Plumbline needs Python 3.11 or 3.12; %s is %s. Name another: make PYTHON=python3.12 …"
-        % (sys.executable, platform.python_version())
+        "Plumbline needs Python 3.11 or 3.12; {} is {}. Name another: make PYTHON=python3.12 …".format(
+            sys.executable, platform.python_version()
+        )
     )

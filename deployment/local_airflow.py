@@ -162,6 +162,4 @@ def _set_variable(entry: dict[str, Any], session: Any) -> None:
     from airflow.models import Variable  # noqa: PLC0415
 
     value = entry.get("variable_value")
-    Variable.set(
-        entry["variable_name"], value if isinstance(value, str) else json.dumps(value), session=session
-    )
+    Variable.set(entry["variable_name"], value if isinstance(value, str) else json.dumps(value), session=session)

@@ -14,7 +14,7 @@ FINAL = (ConfigError, OutputError, ValidationError)
 RETRY = (LaunchError, TrackingError)
 
 
-class LaunchStopped(AirflowException):  # noqa: N818 - a stop that was asked for is no error
+class LaunchStopped(AirflowException):
     """The task was asked to stop: raised into the running launcher, which ends its benchmark and leaves a record."""
 
 

@@ -10,6 +10,7 @@ XCom carries ids and paths; numbers stay in the run directory.
 
 from __future__ import annotations
 
+import itertools
 import os
 from datetime import timedelta
 from pathlib import Path
@@ -45,7 +46,7 @@ def run_directory(ti: TaskInstance) -> Path | None:
 
 
 def build_pipeline(trigger: str) -> Any:
-    """Build the stages in the current DAG and give the gate's task. `trigger` is nightly or acceptance."""
+    """Build the stages in the current DAG; give the one that the gate follows. `trigger` is nightly or acceptance."""
     batches = prepare(trigger)
     launches = LaunchOperator.partial(
         task_id="launch",
@@ -57,12 +58,11 @@ def build_pipeline(trigger: str) -> Any:
         retry_delay=timedelta(seconds=10),
     ).expand(batch_id=batches)
     stages = [batches, launches, seal(), judge(), report(), track(), notify()]
-    for earlier, later in zip(stages, stages[1:], strict=False):
+    for earlier, later in itertools.pairwise(stages):
         earlier >> later
-    opened = gate()
-    stages[-1] >> opened
+    stages[-1] >> gate()
     stages >> stage_failed()
-    return opened
+    return stages[-1]
 
 
 @task(retries=BUSY_RETRIES, retry_delay=BUSY_DELAY)
