@@ -55,6 +55,7 @@ _SCALES: dict[str, tuple[str, Fraction]] = {
     "W": ("power", Fraction(1)),
     "mW": ("power", Fraction(1, 1000)),
     "J": ("energy", Fraction(1)),
+    "mJ": ("energy", Fraction(1, 1000)),
     "MHz": ("frequency", Fraction(10**6)),
     "GHz": ("frequency", Fraction(10**9)),
     "log-perplexity": ("loss", Fraction(1)),
