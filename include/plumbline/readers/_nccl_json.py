@@ -65,7 +65,7 @@ _DEVICE = {
     "device_info": "model",
 }
 _WORD = re.compile(r"[A-Za-z]\w{0,40}", re.ASCII)
-_RECORD = '{"numCycle"'
+RECORD = '{"numCycle"'
 _RCCL_NAMES = {
     "AllReduce": "all_reduce",
     "AllGather": "all_gather",
@@ -92,8 +92,8 @@ def starts_report(text: str) -> bool:
     )
 
 
-def report_run(text: str, index: int) -> Run | None:
-    """Read a report of nccl-tests -J, whole or cut short. None when it is another tool's JSON."""
+def report_run(text: str, run: Run) -> Run | None:
+    """Fill a new run from a report of nccl-tests -J, whole or cut short. None when it is another tool's JSON."""
     whole = True
     try:
         data = _DECODER.decode(_NOT_A_NUMBER.sub(":null", text).strip())
@@ -101,7 +101,6 @@ def report_run(text: str, index: int) -> Run | None:
         data, whole = _salvaged(text), False
     if not isinstance(data, dict) or not ({"nccl_version", "results", "config"} & data.keys()):
         return None
-    run = Run(index=index)
     arguments = [_text(item) for item in _list(data.get("args"))]
     run.operation = program_named(arguments[0]) if arguments else None
     _configure(run, data)
@@ -282,7 +281,7 @@ def _values(text: str, at: int) -> Iterator[tuple[Any, int]]:
 
 def record_objects(line: str) -> Iterator[Mapping[str, Any] | None]:
     """Give the records of rccl-tests in a line; None stands for one that is damaged."""
-    at = line.find(_RECORD)
+    at = line.find(RECORD)
     text = _NOT_A_NUMBER.sub(":null", line.replace('"wrong":N/A', '"wrong":null'))
     while at >= 0:
         try:
@@ -291,7 +290,7 @@ def record_objects(line: str) -> Iterator[Mapping[str, Any] | None]:
             yield None
             return
         yield value
-        at = text.find(_RECORD, at)
+        at = text.find(RECORD, at)
 
 
 def record_of_csv(names: list[str], line: str) -> Mapping[str, Any] | None:

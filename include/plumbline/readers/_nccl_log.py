@@ -42,6 +42,7 @@ _RCCL_TESTS_VERSION = re.compile(r"rccl-tests: Version (\S{1,60})")
 _VIA = re.compile(r" via ([A-Z][A-Za-z0-9]*(?:/[A-Za-z][\w.-]{0,60}(?: (?:Libfabric|pointer|device)\b)?)?)")
 _ALGORITHM = re.compile(r"-> Algo (\w{1,30}) proto (\w{1,30})")
 _NETWORK = re.compile(r"Using network ([\w/ .-]{1,60}?)\s*$")
+_KNOWN_CHANNELS = 5000
 _MEMORY_LIMIT = re.compile(r"Reducing maxBytes to (\d{1,18}) due to memory limitation")
 _NCCL_TAG = re.compile(
     r"(?:\[\d{4}-\d\d-\d\d[ T][\d:.]{5,18}\] )?(?P<host>[A-Za-z0-9][\w-]{0,254}):\d{1,10}:\d{1,10} \[-?\d{1,6}\] "
@@ -63,6 +64,7 @@ class Chatter:
     tests_version: str | None = None
     warnings: list[str] = field(default_factory=list)
     hosts: set[str] = field(default_factory=set)
+    _channels: dict[str, tuple[str, bool]] = field(default_factory=dict)
     programs: dict[str, None] = field(default_factory=dict)
     """Operations that command lines named since the last table began."""
 
@@ -72,15 +74,20 @@ class Chatter:
         return named[0] if len(named) == 1 else None
 
     def nccl_line(self, line: str) -> None:
-        """Take over one line of NCCL's own log."""
-        if " via " in line:
-            self._channel(line)
+        """Take over one line of NCCL's own log: there may be millions."""
+        at = line.find(" via ")
+        if at >= 0:
+            self._channel(line[at:])
         elif " NCCL WARN " in line:
             if len(self.warnings) < 5:
                 self.warnings.append(line[line.index("NCCL WARN") :].strip()[:300])
-        elif "-> Algo" in line and (match := _ALGORITHM.search(line)):
+        elif "-> Algo" in line or "Using network" in line or "NVLS" in line or "ersion" in line:
+            self._named(line)
+
+    def _named(self, line: str) -> None:
+        if match := _ALGORITHM.search(line):
             self.algorithms.add(f"{match[1]}/{match[2]}")
-        elif "Using network" in line and (match := _NETWORK.search(line)):
+        elif match := _NETWORK.search(line):
             self.networks.add(match[1])
         elif "NVLS comm " in line or "Connected NVLS" in line:
             self.transports.add("NVLS")
@@ -101,14 +108,18 @@ class Chatter:
             self.tests_version, self.library = match[1], "rccl"
 
     def _channel(self, line: str) -> None:
-        if "via direct shared memory" in line:
-            self.transports.add("SHM")
-        elif match := _VIA.search(line):
-            name = match[1]
-            self.transports.add("SHM" if name.startswith("SHM") else name)
-            if name.startswith("NET/"):
-                self.net_channels += 1
-                self.gdr_channels += "GDRDMA" in line
+        known = self._channels.get(line)
+        if known is None:
+            match = _VIA.search(line)
+            name = "SHM" if "via direct shared memory" in line else match[1] if match else ""
+            known = ("SHM" if name.startswith("SHM") else name, "GDRDMA" in line)
+            if len(self._channels) < _KNOWN_CHANNELS:
+                self._channels[line] = known
+            if name:
+                self.transports.add(known[0])
+        if known[0].startswith("NET/"):
+            self.net_channels += 1
+            self.gdr_channels += known[1]
 
     def facts(self) -> Mapping[str, Any]:
         """Give the facts, without those that nothing was said of."""

@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from plumbline.errors import OutputError
-from plumbline.readers import _nccl_json as report
 from plumbline.readers import _nccl_log as log
+from plumbline.readers._nccl_reports import Reports
 from plumbline.readers._nccl_run import Run
 from plumbline.readers._nccl_table import Layout, Row, is_header, placements, starts_like_row
 from plumbline.readers.framing import peel
 from plumbline.readers.reading import Reading
-from plumbline.readers.source import strip_ansi
 
 _MOST_RUNS = 10_000
 _MOST_FAULTS = 20
-_LARGEST_REPORT = 256 << 20
 _OUT_OF_BOUNDS = re.compile(r"Out of bounds values\s*:\s*(\d{1,18})\s+(OK|FAILED)")
 _AVERAGE = re.compile(r"Avg bus bandwidth\s*:\s*(-?nan|-?inf|\d{1,18}(?:\.\d{1,18})?(?:e[+-]\d\d)?)(?:\s+(OK|FAILED))?")
 _PROGRAM_LINE = re.compile(r"# (plumbline [a-z_]{1,40}: .{1,200})")
 _LAST_ERROR = re.compile(r"# error: (.{1,300})")
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*+"')
-_REPORT_LINE = re.compile(r'\s*(?:$|[{}\[\]",\d-]|true|false|null)')
-_NEWS = (b" via ", b" WARN ", b"-> Algo", b"Using network", b"NVLS", b"ersion")
-_TELLING = (b"Out of bounds", b"bus bandwidth", b"nThread", b"ersion", b"_perf", b'"numCycle"', b"numCycle,")
-_SIGNS = (
-    b"ailure", b"rror", b"ignal", b"fault", b"Killed", b"CANCELLED", b"LIMIT", b"imeout", b"unable", b"enough", b"ound",
-    b"No such", b"nvalid", b"memory", b"denied", b"noticed", b"detected", b"insufficient", b"no CUDA", b"requested",
-    b"supported",
-)  # fmt: skip
+_HEAD_LINES = 2000
+_TAIL_LINES = 300
+"""So many lines that say nothing of a table are searched for a launcher's complaint, at the start and at the end."""
+_TABLE_STARTS = frozenset((" ", "", ".", "	", "…", *"0123456789"))
+_REPORT_STARTS = frozenset(("{", "n"))
 
 
 class Scan:
@@ -42,17 +37,28 @@ class Scan:
         self.chatter = log.Chatter()
         self.faults: list[tuple[str, str]] = []
         self.program: str | None = None
-        self.first_line = ""
         self._open: dict[str, Run] = {}
         self._places: dict[str, tuple[bool, ...]] = {}
         self._fragments: dict[int, str] = {}
         self._in_table = 0
-        self._report: list[str] | None = None
-        self._report_depth = 0
-        self._csv_names: list[str] | None = None
-        self._report_bytes = 0
-        self._record: Mapping[str, Any] | None = None
+        self._plain: Run | None = None
+        """The one run whose table is open, when its lines carry no prefix: rows are then known by their first byte."""
+        self._lines = 0
+        self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
         self._averaged: set[int] = set()
+        self.reports = Reports(self)
+
+    def new_run(self, **fields: Any) -> Run:
+        """Give a run with the next number; `append` makes it one of the file's."""
+        return Run(index=len(self._all), **fields)
+
+    def last(self) -> Run | None:
+        """Give the newest run."""
+        return self._all[-1] if self._all else None
+
+    def twin_table(self, run: Run) -> Run | None:
+        """Give the run in text that a report tells again, or None."""
+        return next((other for other in self._all if other.layout is not None and other.is_twin(run)), None)
 
     @property
     def runs(self) -> list[Run]:
@@ -61,33 +67,41 @@ class Scan:
 
     # -- lines ---------------------------------------------------------------------------------------------------
 
-    def feed(self, raw: bytes, whole: bool = True) -> Iterable[Reading]:
-        """Take over one line; `whole` says that it had its line end. Gives the readings that are due."""
-        if not self.first_line and raw.strip():
-            self.first_line = raw[:200].decode("utf-8", "replace")
-        if b"NCCL " in raw and (b"NCCL INFO" in raw or b"NCCL WARN" in raw):
-            if self._in_table and whole:
-                self._glued(_text(raw))
-            for word in _NEWS:
-                if word in raw:
-                    self.chatter.nccl_line(_text(raw))
-                    break
+    def feed(self, line: str, whole: bool = True) -> Iterable[Reading]:
+        """Take over one line; `whole` says that it had its line end. Gives the readings that are due.
+
+        Cheap tests come first: of most logs, hardly a line has something to say.
+        """
+        first = line[:1]
+        if first == " " and self._plain is not None and whole and not self._fragments:
+            row = self._plain.layout.row(line) if self._plain.layout else None
+            if row is not None:
+                return self.add_row(self._plain, row)
+        if " NCCL " in line and (" NCCL INFO" in line or " NCCL WARN" in line):
+            if self._in_table and whole and (self._plain is None or first == " "):
+                self._glued(line)
+            self.chatter.nccl_line(line)
             return ()
-        telling = b"#" in raw or self._in_table or self._report is not None or raw.lstrip()[:1] == b"{"
-        if not telling and not any(word in raw for word in _TELLING):
-            for sign in _SIGNS:
-                if sign in raw:
-                    self._fault(_text(raw))
-                    break
-            return ()
-        return self._line(_text(raw), whole)
+        self._lines += 1
+        if (
+            "#" in line
+            or self._lines < _HEAD_LINES
+            or (self._in_table and (self._plain is None or first in _TABLE_STARTS))
+            or self.reports.is_open
+            or first in _REPORT_STARTS
+            or "_perf" in line
+        ):
+            return self._line(line, whole)
+        if "ignal" in line or "Test " in line or "Segm" in line or "Killed" in line or "CANCELLED" in line:
+            self._fault(line)
+        else:
+            self._tail.append(line)
+        return ()
 
     def _line(self, line: str, whole: bool) -> Iterable[Reading]:
         origin, text = peel(line)
-        if self._report is not None or (text[:1] in "{ " and report.starts_report(text)):
-            return self._report_line(line, text, whole)
-        if self._csv_names or '"numCycle"' in line or line.startswith("numCycle,"):
-            return self._record_line(line, whole)
+        if self.reports.wants(text):
+            return self.reports.line(line, text, whole)
         if text[:1].isalnum() and ": " in text[:120]:
             host, inner = peel(text, hosts=True)
             if inner.lstrip()[:1] in ("#", *"0123456789"):
@@ -97,14 +111,14 @@ class Scan:
             due = self._table_line(run, text, whole)
             if due is not None:
                 return due
-        if whole:
-            return self._telling_line(origin, text)
-        return ()
+        if not whole:
+            return ()
+        if is_header(text):
+            return self._begin_table(origin, text, plain=text is line)
+        return self._telling_line(origin, text)
 
     def _telling_line(self, origin: str, text: str) -> Iterable[Reading]:
-        """Read a line of the banner, the header or the footer, or what a launcher says."""
-        if is_header(text):
-            return self._begin_table(origin, text)
+        """Read a line of the banner or the footer, or what a launcher says."""
         if "bus bandwidth" in text or "Out of bounds" in text:
             return self._footer(origin, text)
         if "-place" in text and (found := placements(text)):
@@ -154,32 +168,38 @@ class Scan:
         run = self._open.get(origin)
         if run is not None and not is_over(run) and not run.ended:
             return ()
-        return self._append(Run(index=len(self._all)), origin)
+        return self.append(self.new_run(), origin)
 
-    def _append(self, run: Run, origin: str | None) -> list[Reading]:
+    def append(self, run: Run, origin: str | None) -> list[Reading]:
+        """Take over a new run: of lines with this origin, or (None) of a report. Gives the readings that are due.
+
+        Raises OutputError above 10,000 runs.
+        """
         if len(self._all) >= _MOST_RUNS:
             raise OutputError(f"more than {_MOST_RUNS} runs in one file")
         due: list[Reading] = []
         if run.index == 1:
-            due = list(self._all[0].hand_out(with_run=True))
+            due = self._all[0].hand_out(with_run=True)
         if origin is not None:
             if (last := self._open.get(origin)) is not None:
                 self._in_table -= last.begun and not last.ended
+                self._plain = None
                 due += self._close(last)
             run.operation = self.chatter.next_program()
             self._open[origin] = run
         self._all.append(run)
         return due
 
-    def _begin_table(self, origin: str, text: str) -> Iterable[Reading]:
+    def _begin_table(self, origin: str, text: str, plain: bool) -> Iterable[Reading]:
         due: Iterable[Reading] = ()
         run = self._open.get(origin)
         if run is None or run.ended or run.rows:
-            due = self._append(Run(index=len(self._all)), origin)
+            due = self.append(self.new_run(), origin)
         run = self._open[origin]
         run.layout = Layout(text, self._places.pop(origin, None))
         self._in_table += not run.begun
         run.begun = True
+        self._plain = run if plain and self._in_table == 1 else None
         return due
 
     def _table_line(self, run: Run, text: str, whole: bool) -> Iterable[Reading] | None:
@@ -191,9 +211,9 @@ class Scan:
         if row is not None:
             if fragment is not None:
                 run.torn = run.torn or fragment.strip()
-            return self._row(run, row)
+            return self.add_row(run, row)
         if fragment is not None and whole and (row := run.layout.row(fragment + text)) is not None:
-            return self._row(run, row)
+            return self.add_row(run, row)
         if fragment is not None:
             self._fragments[run.index] = fragment
         if starts_like_row(text):
@@ -229,7 +249,8 @@ class Scan:
         elif starts_like_row(text[:at] + " "):
             self._hold(run, text[:at], sure)
 
-    def _row(self, run: Run, row: Row) -> Iterable[Reading]:
+    def add_row(self, run: Run, row: Row) -> Iterable[Reading]:
+        """Take over one row. Gives the readings that are due."""
         if run.add(row):
             return run.hand_out(with_run=run.index > 0)
         return ()
@@ -241,7 +262,7 @@ class Scan:
         due: Iterable[Reading] = ()
         run = self._open.get(origin)
         if run is None:
-            due = self._append(Run(index=len(self._all)), origin)
+            due = self.append(self.new_run(), origin)
             run = self._open[origin]
         if (fragment := self._fragments.pop(run.index, None)) is not None:
             run.torn = run.torn or fragment.strip()
@@ -253,6 +274,7 @@ class Scan:
             run.average = None if average[1][-1] in "nf" else float(average[1])
         if run.ended and not ended:
             self._in_table -= run.begun
+            self._plain = None
             run.duplicate = any(other.layout is None and other.is_twin(run) for other in self._all)
             if run.index:
                 return [*due, *self._close(run)]
@@ -263,7 +285,7 @@ class Scan:
         if run.duplicate:
             return []
         with_run = len(self.runs) > 1
-        due = list(run.hand_out(with_run))
+        due = run.hand_out(with_run)
         if run.average is not None and run.index not in self._averaged:
             self._averaged.add(run.index)
             params: dict[str, Any] = {"operation": run.name()} if run.name() else {}
@@ -274,86 +296,12 @@ class Scan:
 
     def finish(self) -> Iterator[Reading]:
         """Give what is left at the end of the input."""
-        if self._report is not None:
-            yield from self._end_report()
-        yield from self._merge_record(None)
+        for line in self._tail:
+            self._fault(line)
+        yield from self.reports.finish()
         for index, fragment in self._fragments.items():
             self._all[index].torn = self._all[index].torn or fragment.strip()
         for run in self._all:
             if not run.has_footer:
-                run.duplicate = any(other.layout is not None and other.is_twin(run) for other in self._all)
+                run.duplicate = self.twin_table(run) is not None
             yield from self._close(run)
-
-    # -- reports -------------------------------------------------------------------------------------------------
-
-    def _report_line(self, line: str, text: str, whole: bool) -> Iterable[Reading]:
-        if self._report is None:
-            self._report, self._report_depth, self._report_bytes = [], 0, 0
-        elif not _REPORT_LINE.match(text) or self._report_bytes > _LARGEST_REPORT:
-            due = list(self._end_report())
-            return [*due, *self._line(line, whole)]
-        self._report.append(text)
-        self._report_bytes += len(text)
-        bare = _STRING.sub("", text)
-        self._report_depth += bare.count("{") + bare.count("[") - bare.count("}") - bare.count("]")
-        return self._end_report() if self._report_depth <= 0 else ()
-
-    def _end_report(self) -> Iterable[Reading]:
-        lines, self._report = self._report or [], None
-        run = report.report_run("\n".join(lines), len(self._all))
-        if run is None:
-            return ()
-        twin = next((other for other in self._all if other.layout is not None and other.is_twin(run)), None)
-        if twin is not None:
-            twin.take_over(run)
-            return ()
-        return self._append(run, None)
-
-    def _record_line(self, line: str, whole: bool) -> Iterable[Reading]:
-        due: list[Reading] = []
-        if line.startswith("numCycle,"):
-            self._csv_names = [name.strip() for name in line.split(",")]
-            return due
-        if '"numCycle"' in line:
-            for record in report.record_objects(line):
-                due += self._merge_record(record if record is not None else {})
-        elif self._csv_names and line.count(",") >= len(self._csv_names) - 1:
-            record = report.record_of_csv(self._csv_names, line) if whole else None
-            due += self._merge_record(record if record is not None else {})
-        elif line.strip():
-            self._csv_names = None
-            return self._line(line, whole)
-        return due
-
-    def _merge_record(self, record: Mapping[str, Any] | None) -> list[Reading]:
-        """Join the out-of-place and the in-place record of one size into one row."""
-        before, self._record = self._record, record
-        if before is None:
-            return []
-        first = report.record_row(before)
-        second = report.record_row(record) if record is not None else None
-        key = report.record_key(before)
-        if first and second and key == report.record_key(record or {}) and _are_pair(first, second):
-            self._record = None
-            first = first._replace(groups=first.groups + second.groups, values=first.values + second.values)
-        due: list[Reading] = []
-        last = self._all[-1] if self._all and not self._all[-1].has_footer else None
-        if key is None or first is None:
-            if last is None:
-                last = Run(index=len(self._all), has_footer=False, begun=True)
-                due += self._append(last, None)
-            last.torn = last.torn or "a record of the report"
-            return due
-        if last is None or (last.operation, last.nranks) != key:
-            last = Run(index=len(self._all), operation=key[0], nranks=key[1], has_footer=False, begun=True)
-            due += self._append(last, None)
-        return [*due, *self._row(last, first)]
-
-
-def _are_pair(first: Row, second: Row) -> bool:
-    same = first[:3] == second[:3] and first.redop == second.redop
-    return same and (first.groups[0][0], second.groups[0][0]) == (False, True)
-
-
-def _text(raw: bytes) -> str:
-    return strip_ansi(raw.decode("utf-8", "replace"))

@@ -96,16 +96,23 @@ def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
     """Give readings run by run, then the facts, then what is missing. Raises OutputError when it is another format."""
     wanted_sizes(expect)
     scan = Scan()
-    held: bytes | None = None
-    for raw in source.byte_lines():
-        if held is not None and (items := scan.feed(held)):
-            yield from items
-        held = raw
+    held: str | None = None
+    first = ""
+    for line in source.lines():
+        if held is not None:
+            if items := scan.feed(held):
+                yield from items
+            first = first or held[:200]
+        held = line
     if held is not None:
         yield from scan.feed(held, whole=source.ends_whole)
     yield from scan.finish()
     if not scan.runs and not scan.chatter.programs:
-        raise OutputError("no banner, table or report of nccl-tests", source=source.name, excerpt=scan.first_line)
+        raise OutputError(
+            "no banner, table or report of nccl-tests",
+            source=source.name,
+            excerpt=first or held or "",
+        )
     for name, value in _facts(scan).items():
         yield Fact(name, value)
     yield _completeness(scan, expect)
