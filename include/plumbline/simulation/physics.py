@@ -99,8 +99,8 @@ def collective_times(
 ) -> NDArray[Any]:
     """Give the time of one collective of each group at each size, microseconds: [M, S].
 
-    time = latency + bytes × bus factor ÷ peak × (1 + (half size ÷ bytes)^0.7): the curve is fitted to published points
-    at 128 MB, 512 MB, 1 GiB and 16 GiB. Noise is that of the night at large sizes and three times as much at small ones.
+    time = latency + bytes × bus factor ÷ peak × (1 + 0.35 (half size ÷ bytes)^0.7): fitted to published points at
+    128 MB, 512 MB, 1 GiB and 16 GiB. Noise is that of the night at large sizes, three times as much at small ones.
     """
     import numpy as np
 
