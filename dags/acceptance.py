@@ -7,8 +7,6 @@ answer is kept in the run's `decisions.jsonl` and in MLflow. No answer within 14
 A closed gate, and a simulated cluster, can't be accepted: an Approve is then recorded as a rejection that says why.
 """
 
-from datetime import datetime
-
 from airflow.sdk import DAG, Param
 
 from plumbline_airflow.choices import cluster_names, suite_names
@@ -20,7 +18,7 @@ REPEATS = "How often each measurement is repeated. Empty: as the suite says"
 with DAG(
     "acceptance",
     schedule=None,
-    start_date=datetime(2026, 1, 1),
+    is_paused_upon_creation=False,
     max_active_runs=1,
     doc_md=__doc__,
     tags=["plumbline"],

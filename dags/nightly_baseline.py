@@ -5,12 +5,12 @@ closes the gate when something is wrong. The cluster and the suite are the Airfl
 `plumbline_suite`; a manual run can name others.
 
 * **gate** is red: the cluster should not be used; the report says why.
-* **stage_failed** is red: a part of the measuring itself broke (MLflow down, disk full, cluster busy); its log says which
+* **stage_failed** is red: a part of the measuring itself broke (MLflow down, disk full, cluster busy); its log says
 
 The tabs *Report* and *MLflow run* of a run lead to both.
 """
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from airflow.sdk import DAG, DeadlineAlert, DeadlineReference, Param, SyncCallback
 
@@ -19,8 +19,6 @@ from plumbline_airflow.pipeline import build_pipeline
 with DAG(
     "nightly_baseline",
     schedule="0 2 * * *",
-    start_date=datetime(2026, 1, 1),
-    catchup=False,
     max_active_runs=1,
     doc_md=__doc__,
     tags=["plumbline"],

@@ -5,7 +5,6 @@ import sys
 
 if sys.version_info[:2] not in ((3, 11), (3, 12)):
     sys.exit(
-        "Plumbline needs Python 3.11 or 3.12; {} is {}. Name another: make PYTHON=python3.12 …".format(
-            sys.executable, platform.python_version()
-        )
+        f"Plumbline needs Python 3.11 or 3.12; {sys.executable} is {platform.python_version()}. "
+        "Name another: make PYTHON=python3.12 …"
     )

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
+SERVICES, ONE_SHOT = "airflow.db", "one_shot.db"
 
 
 def airflow_home() -> Path:
@@ -20,10 +21,11 @@ def airflow_home() -> Path:
     return Path(os.environ.get("AIRFLOW_HOME") or ROOT / ".airflow").absolute()
 
 
-def environment() -> dict[str, str]:
+def environment(database: str) -> dict[str, str]:
     """Give the variables that every Airflow process of this checkout needs; what the caller has set wins.
 
-    The database path is explicit, so that a configuration file left in AIRFLOW_HOME can't point elsewhere.
+    `database` is SERVICES or ONE_SHOT: a DAG that one process runs by itself is kept out of the services' database,
+    whose scheduler would otherwise take its tasks for its own.
     """
     home = airflow_home()
     ours = {
@@ -33,7 +35,7 @@ def environment() -> dict[str, str]:
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__PARALLELISM": "4",
         "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "True",
-        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / database}",
         "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(home / "logs"),
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "30",
         "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -75,20 +77,19 @@ def write_private(path: Path, data: Any) -> None:
     temporary.replace(path)
 
 
-def prepare_database(log: Path) -> None:
+def prepare_database(database: str, log: Path) -> None:
     """Bring the database to this Airflow's schema, once for each version. Raises RuntimeError naming the log."""
     home = airflow_home()
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     home.chmod(0o700)
-    done = home / "migrated"
+    done = home / f"{database}.migrated"
     version = f"{sys.version_info[:2]} {hashlib.sha256((ROOT / 'requirements.lock').read_bytes()).hexdigest()}"
-    database = home / "airflow.db"
-    if database.exists() and done.exists() and done.read_text() == version:
+    if (home / database).exists() and done.exists() and done.read_text() == version:
         return
     with log.open("ab") as stream:
         status = subprocess.run(
             [sys.executable, "-m", "airflow", "db", "migrate"],
-            env={**os.environ, **environment(), **private(home)},
+            env={**os.environ, **environment(database), **private(home)},
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=subprocess.STDOUT,
@@ -97,17 +98,17 @@ def prepare_database(log: Path) -> None:
     if status:
         raise RuntimeError(f"`airflow db migrate` failed: {log}")
     done.write_text(version)
-    (home / "settings").unlink(missing_ok=True)
+    (home / f"{database}.settings").unlink(missing_ok=True)
 
 
-def load_settings(path: Path = ROOT / "airflow_settings.yaml") -> bool:
+def load_settings(database: str, path: Path = ROOT / "airflow_settings.yaml") -> bool:
     """Load connections, pools and variables of the file when it is new or changed; say whether it was loaded.
 
     What a person changed in the UI stays until the file itself changes. Entries with an empty name are the
     template's and are left out. Needs `environment()` in os.environ before the first import of airflow.
     """
     text = path.read_bytes()
-    done = airflow_home() / "settings"
+    done = airflow_home() / f"{database}.settings"
     digest = hashlib.sha256(text).hexdigest()
     if done.exists() and done.read_text() == digest:
         return False

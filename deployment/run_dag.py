@@ -20,7 +20,15 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO
 
-from deployment.local_airflow import ROOT, airflow_home, environment, load_settings, prepare_database, private
+from deployment.local_airflow import (
+    ONE_SHOT,
+    ROOT,
+    airflow_home,
+    environment,
+    load_settings,
+    prepare_database,
+    private,
+)
 from plumbline.errors import ConfigError, ExitCode
 
 
@@ -29,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = _parser().parse_args(arguments)
     conf = {key: value for key in ("cluster", "suite") if (value := getattr(chosen, key)) is not None}
     conf.update(json.loads(chosen.conf))
-    os.environ.update(environment())
+    os.environ.update(environment(ONE_SHOT))
     os.environ.update(private(airflow_home()))
     try:
         _check_configuration(conf)
@@ -75,8 +83,8 @@ def _run(dag_id: str, conf: Mapping[str, Any], terminal: _Terminal, log: Path, s
     from plumbline_airflow.progress import PROGRESS_FD  # noqa: PLC0415
 
     terminal.say("starting Airflow")
-    prepare_database(log)
-    load_settings()
+    prepare_database(ONE_SHOT, log)
+    load_settings(ONE_SHOT)
     os.environ[PROGRESS_FD] = str(terminal.descriptor)
     os.environ[HOLDER_PID] = str(os.getpid())
     dag = _find_dag(dag_id)
