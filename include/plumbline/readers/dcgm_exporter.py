@@ -43,10 +43,8 @@ EXPECTATIONS: Mapping[str, str] = {
     "not_before": "ISO time (UTC): samples with an older timestamp are stale",
 }
 
-_SAMPLE = re.compile(
-    r'(?P<name>DCGM_[A-Z]{2,5}_[A-Za-z0-9_]{1,100})(?:\{(?P<labels>(?:[^"{}]|"(?:[^"\\]|\\.)*")*)\})?[ \t]+'
-    r"(?P<value>\S.*?)(?:[ \t]+(?P<stamp>-?\d{10,16}(?:\.\d{1,9})?))?[ \t]*"
-)
+_SERIES = re.compile(r'(DCGM_[A-Z]{2,5}_[A-Za-z0-9_]{1,100})(?:\{((?:[^"{}]|"(?:[^"\\]|\\.)*")*)\})?[ \t]')
+_SAMPLE = re.compile(r"[ \t]*(\S.*?)(?:[ \t]+(-?\d{10,16}(?:\.\d{1,9})?))?[ \t]*")
 _LABEL = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*"((?:[^"\\]|\\.)*)"')
 _VALUE = re.compile(r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][-+]?\d{1,3})?")
 _HELP = re.compile(r"# HELP (DCGM_\w{1,100}) ?(.*)")
@@ -56,6 +54,7 @@ _CONSTANT = ("device", "modelName", "model_name", "pci_bus_id", "UUID", "uuid", 
 _RENAMED = {"Hostname": "node", "hostname": "node", "GPU_I_ID": "mig", "GPU_I_PROFILE": "mig_profile"}
 _MOST_HELD = 65536
 _MOST_NAMES = 2000
+_MOST_KNOWN = 50_000
 
 
 @dataclass(slots=True)
@@ -80,6 +79,8 @@ class _Page:
     devices: dict[str, dict[str, str]] = field(default_factory=dict)
     malformed: list[str] = field(default_factory=list)
     conflicts: list[str] = field(default_factory=list)
+    known: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Series seen before, by the text up to the closing brace: a page repeats them at every scrape."""
     places: dict[str, dict[str, Scalar]] = field(default_factory=dict)
     eof: bool = False
     cut: bool = False
@@ -126,13 +127,26 @@ def _line(page: _Page, raw: str) -> Iterator[Reading]:
         return
     if not line.startswith("DCGM_"):
         return
-    match = _SAMPLE.fullmatch(line)
-    labels = match["labels"] or "" if match else ""
-    if match is None or _LABEL.sub("", labels).strip(", \t"):
-        if len(page.malformed) < _MOST_NAMES:
-            page.malformed.append(line[:120])
-        return
-    yield from _sample(page, match, labels)
+    head, brace, tail = line.rpartition("} ")
+    series = page.known.get(head) if brace else None
+    if series is None:
+        match = _SERIES.match(line)
+        if match is None or _LABEL.sub("", match[2] or "").strip(", \t"):
+            _damaged(page, line)
+            return
+        series, tail = (match[1], match[2] or ""), line[match.end() :]
+        if brace and len(page.known) < _MOST_KNOWN:
+            page.known[line[: match.end() - 2]] = series
+    sample = _SAMPLE.fullmatch(tail)
+    if sample is None:
+        _damaged(page, line)
+    else:
+        yield from _sample(page, *series, sample[1], sample[2])
+
+
+def _damaged(page: _Page, line: str) -> None:
+    if len(page.malformed) < _MOST_NAMES:
+        page.malformed.append(line[:120])
 
 
 def _comment(page: _Page, line: str) -> None:
@@ -147,11 +161,10 @@ def _comment(page: _Page, line: str) -> None:
         page.documented = parts[2]
 
 
-def _sample(page: _Page, match: re.Match[str], labels: str) -> Iterator[Reading]:
-    name, printed = match["name"], match["value"]
+def _sample(page: _Page, name: str, labels: str, printed: str, stamp: str | None) -> Iterator[Reading]:
     before = page.series.get((name, labels))
     if before is not None:
-        same_block = page.documented == name and not page.announced and not match["stamp"]
+        same_block = page.documented == name and not page.announced and not stamp
         if same_block:
             if before != printed and len(page.conflicts) < _MOST_NAMES:
                 page.conflicts.append(f"{name}{{{labels[:80]}}}: {before} and {printed}")
@@ -176,7 +189,7 @@ def _sample(page: _Page, match: re.Match[str], labels: str) -> Iterator[Reading]
         _count(page.unknown, name)
         return
     page.samples += 1
-    yield from _give(page, name, item, value, _stamped(page, place, match["stamp"]))
+    yield from _give(page, name, item, value, _stamped(page, place, stamp))
 
 
 def _count(counts: dict[str, int], name: str) -> None:
