@@ -47,9 +47,15 @@ class Test:
         return self.row is not None or self.score is not None
 
     @property
-    def passed(self) -> bool | None:
-        """Whether every check of this test passed; None where there was none."""
-        return all(check.passed for check in self.residuals) if self.residuals else None
+    def checked(self) -> bool:
+        """Whether all residual checks of a test are there."""
+        return bool(self.residuals) and len(self.residuals) >= self.residuals[0].of
+
+    @property
+    def residual(self) -> float | None:
+        """Give the largest scaled residual; None where a check is missing or has no finite number."""
+        values = [check.value for check in self.residuals if check.value is not None]
+        return max(values) if self.checked and len(values) == len(self.residuals) else None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -121,7 +127,7 @@ class Harness:
         elif "HPLMXP_" in text and self._test is not None:
             self._test.mixed = True
         else:
-            self._console(text)
+            yield from self._console(text)
 
     def close(self) -> Iterator[Event]:
         """Give the test that is open, at the end of the output or where another begins."""
@@ -135,10 +141,11 @@ class Harness:
         else:
             self._test.residuals.append(check)
 
-    def _console(self, text: str) -> None:
+    def _console(self, text: str) -> Iterator[Event]:
         """Read rocHPL's console lines, which repeat the table unless that went to a file."""
         if match := _SCORE.match(text):
-            if self._test is None or self._test.residuals:
+            if self._test is None or self._test.residuals or self._test.score is not None:
+                yield from self.close()
                 self._test = Test(score=number(match[1]), mixed=self._mixed)
         elif (match := _CONSOLE_CHECK.match(text)) and self._test is not None and not self._test.residuals:
             self._test.residuals.append(Residual("", None, match[1] == "PASSED"))
@@ -182,7 +189,7 @@ class Tally:
         self._run_open = True
         self.measured += test.measured
         self.damaged += not test.measured
-        self.unchecked += not test.residuals
+        self.unchecked += not test.checked
         for check in test.residuals:
             self.residuals += 1
             self.passed += check.passed
@@ -198,7 +205,7 @@ class Tally:
         self.skipped += footer.skipped
         self.without += footer.without
         if self._open != footer.completed and len(self.problems) < 10:
-            self.problems.append(f"{self._open} readable rows where the footer tells of {footer.completed} tests")
+            self.problems.append(f"readable rows: {self._open}, tests in the footer: {footer.completed}")
         self._open, self._run_open = 0, False
 
     def reasons(self) -> list[str]:
@@ -209,11 +216,11 @@ class Tally:
         elif self._run_open:
             found.append("a run after the last 'Finished … tests' footer has none")
         if self.unchecked:
-            found.append(f"{self.unchecked} tests have no residual check")
+            found.append(f"tests without a residual check: {self.unchecked}")
         if self.damaged and self.footers == 0:
-            found.append(f"{self.damaged} tests have no readable row")
+            found.append(f"tests without a readable row: {self.damaged}")
         if self.skipped:
-            found.append(f"{self.skipped} tests were skipped because of illegal input values")
+            found.append(f"tests skipped because of illegal input values: {self.skipped}")
         if self.footers and self.completed == 0:
             found.append("no test was completed")
         return found

@@ -27,10 +27,16 @@ _VARIANT = re.compile(r"W[RC]C?\d[0-9A-Za-z]{0,20}")
 _PARENTHESIS = re.compile(r"\(\s*(.*?)\s*\)")
 _RESIDUAL = re.compile(r"=\s*(\S{1,60}?)\s*\.{3,}\s*(PASSED|FAILED)\b")
 _WRAPPED = re.compile(r"\s*(\S{1,60})\s*\.{3,}\s*(PASSED|FAILED)\b")
-_BANNER = re.compile(r"\s*(HPL[A-Za-z-]{0,30}|HPLinpack)\s+v?(\d[\w.]{0,20})\s+--")
+_BANNER = re.compile(
+    r"\s*(HPL[A-Za-z-]{0,30})\s+v?(\d[\w.]{0,20})\s+--|\s*(AMD Zen HPL[A-Za-z-]{0,10}) (\d\w{0,20})\s*$"
+)
 _PROGRESS = re.compile(r"(?:Prog|Fraction)=\s*(\d{1,3}(?:\.\d{1,6})?)(%?)")
 _PROGRESS_RATE = re.compile(
     r"(?<!\w)(GF|TF|Gflops|Mflops|Tflops)=\s*(\d{1,20}(?:\.\d{1,6})?(?:[eE][+-]?\d{1,3})?)(?=\s|$)"
+)
+_OTHER_PROGRESS = (
+    re.compile(r"\s{0,4}(\d{1,3}\.\d)% \| \d{9} \|.{0,300}\s(\d\.\d{3}e[+-]\d\d)\s*$"),  # rocHPL, rocHPL-MxP
+    re.compile(r"\s{0,4}(\d{1,3}\.\d\d)\s+\d{1,9}(?:\s+\d{1,7}\.\d{3}){4}\s()"),  # Intel, HPL_DRIVER or verbose
 )
 _RATE_SCALES = {"GF": 1.0, "Gflops": 1.0, "TF": 1e3, "Tflops": 1e3, "Mflops": 1e-3}
 
@@ -46,7 +52,7 @@ _TROUBLE = re.compile(
     r"Primary job +terminated|not enough slots|[Ss]egmentation fault|Bus error|^Killed\b|Illegal instruction|"
     r"slurmstepd: error|srun: error|CANCELLED|DUE TO TIME LIMIT|oom.kill|[Oo]ut of memory|bad_alloc|"
     r"CUDA (?:runtime )?error|cuda[A-Z]\w{1,60} failed|NCCL (?:error|failure)|terminate called|"
-    r"Memory allocation failed|HIP error|PBS: job killed|received signal|Fatal error|command not found|"
+    r"Memory allocation failed|HIP error|PBS: job killed|received signal|Ctrl-C|Fatal error|command not found|"
     r"No such file or directory|BAD TERMINATION",
     re.MULTILINE,
 )
@@ -123,6 +129,8 @@ class Log:
         """Give {'fraction': 0 to 1, 'gflops': the running rate} of the newest progress line: never a result."""
         backwards = (raw for block in reversed(self._tail) for raw in reversed(block))
         newest = next((raw for raw in backwards if b"Prog=" in raw or b"Fraction=" in raw), self._progress)
+        if not newest:
+            return self._other_progress()
         text = strip_ansi(newest.decode("utf-8", "replace"))
         found: dict[str, float] = {}
         if match := _PROGRESS.search(text):
@@ -133,6 +141,14 @@ class Log:
                 found["gflops"] = round(rates[name] * scale, 6)
                 break
         return found or None
+
+    def _other_progress(self) -> dict[str, float] | None:
+        for raw in (raw for block in reversed(self._tail) for raw in reversed(block) if raw[:9].strip()[:1].isdigit()):
+            text = strip_prefix(raw.decode("utf-8", "replace"))
+            for match in (match for pattern in _OTHER_PROGRESS if (match := pattern.match(text))):
+                found = {"fraction": round(float(match[1]) / 100, 8)}
+                return found | {"gflops": float(match[2])} if match[2] else found
+        return None
 
     def trouble(self) -> str | None:
         """Give the newest line that tells of an error which ends a run (abort, signal, out of memory), or None."""
@@ -185,7 +201,7 @@ class Banner:
 def banner(text: str) -> Banner | None:
     """Read a program's title line."""
     match = _BANNER.match(text)
-    return Banner(match[1], match[2]) if match else None
+    return Banner(match[1] or match[3], match[2] or match[4]) if match else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,6 +321,8 @@ class Residual:
     text: str
     value: float | None
     passed: bool
+    of: int = 1
+    """How many checks a test has: HPL 1.x prints three, without ||b|| in them."""
 
 
 def residual(text: str, *, wrapped: bool = False) -> Residual | None:
@@ -316,4 +334,5 @@ def residual(text: str, *, wrapped: bool = False) -> Residual | None:
     if match is None:
         return None
     value = number(match[1])
-    return Residual(match[1], value, match[2] == "PASSED" and value is not None)
+    of = 3 if "Ax-b" in text and "||b||" not in text else 1
+    return Residual(match[1], value, match[2] == "PASSED" and value is not None, of)

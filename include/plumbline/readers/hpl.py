@@ -78,11 +78,10 @@ def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
     yield from run.readings(log)
     progress = log.progress()
     trouble = log.trouble() if run.unfinished else None
-    if not run.anything:
-        if run.mixed:
-            raise OutputError("this is HPL-MxP (mixed precision), not HPL: use reader hpl_mxp", source=source.name)
-        if progress is None and trouble is None:
-            raise OutputError("no HPL output: no title, no T/V row, no residual check", source=source.name)
+    if run.mixed and not run.double:
+        raise OutputError("this is HPL-MxP (mixed precision), not HPL: use reader hpl_mxp", source=source.name)
+    if not run.anything and progress is None and trouble is None:
+        raise OutputError("no HPL output: no title, no T/V row, no residual check", source=source.name)
     yield from run.facts(progress, trouble)
     yield run.completeness(progress, trouble)
 
@@ -103,6 +102,11 @@ class _Run:
         self.last: dict[str, Any] | None = None
         self.max_gflops: float | None = None
         self._mixed_since_footer = False
+
+    @property
+    def double(self) -> bool:
+        """Whether anything was solved in double precision, or a program that does so was started."""
+        return bool(self.tally.tests or self.smp.tables or False in self.banners)
 
     @property
     def anything(self) -> bool:
@@ -209,7 +213,7 @@ class _Run:
     def _status(self, progress: dict[str, float] | None, trouble: str | None) -> tuple[Status, str]:
         tally, told = self.tally, f": {trouble}" if trouble else ""
         if self._failed():
-            return Status.FAILED, f"{max(tally.failed, tally.failed_tests, 1)} residual checks failed"
+            return Status.FAILED, f"residual checks failed: {max(tally.failed, tally.failed_tests, 1)}"
         if not tally.tests and not tally.footers and progress is None:
             return Status.NOT_STARTED, f"no test ran{told}"
         missing = self._missing()
@@ -227,10 +231,10 @@ class _Run:
         if not tally.measured:
             found.insert(0, "no result row")
         if "tests" in self.expect and tally.measured != self.expect["tests"]:
-            found.append(f"{tally.measured} rows where {self.expect['tests']} were expected")
+            found.append(f"rows: {tally.measured}, expected: {self.expect['tests']}")
         if self.unexpected:
             asked = ", ".join(f"{key.upper()}={value}" for key, value in self.expect.items() if key != "tests")
-            found.append(f"{self.unexpected} rows are not of {asked}")
+            found.append(f"rows that are not of {asked}: {self.unexpected}")
         return found
 
 
@@ -240,6 +244,5 @@ def _readings(test: Test, gflops: float, params: Params) -> Iterator[Reading]:
         if test.row.per_gpu:
             yield Reading("performance_per_gpu", test.row.per_gpu, "GFLOPS", params)
         yield Reading("time", test.row.time_s, "s", params)
-    values = [check.value for check in test.residuals if check.value is not None]
-    if values and len(values) == len(test.residuals):
-        yield Reading("residual", max(values), "1", params)
+    if (residual := test.residual) is not None:
+        yield Reading("residual", residual, "1", params)

@@ -208,7 +208,7 @@ class _Run:
     def _status(self, progress: dict[str, float] | None, trouble: str | None) -> tuple[Status, str]:
         told = f": {trouble}" if trouble else ""
         if self._failed():
-            return Status.FAILED, f"{max(self.failed, self.tally.failed_tests)} residual checks failed"
+            return Status.FAILED, f"residual checks failed: {max(self.failed, self.tally.failed_tests)}"
         if not self.solves and not self.residuals and not self.tally.tests and progress is None and not self.blocks.ran:
             return Status.NOT_STARTED, f"no solve ran{told}"
         missing = self._missing()
@@ -222,12 +222,12 @@ class _Run:
         if not self.solves:
             found.insert(0, "no result")
         if self.incomplete:
-            found.append(f"{self.incomplete} results lack a figure or their residual check")
+            found.append(f"results that lack a figure or their residual check: {self.incomplete}")
         if "tests" in self.expect and self.solves != self.expect["tests"]:
-            found.append(f"{self.solves} results where {self.expect['tests']} were expected")
+            found.append(f"results: {self.solves}, expected: {self.expect['tests']}")
         if self.unexpected:
             asked = ", ".join(f"{key}={value}" for key, value in self.expect.items() if key != "tests")
-            found.append(f"{self.unexpected} results are not of {asked}")
+            found.append(f"results that are not of {asked}: {self.unexpected}")
         return found
 
 
