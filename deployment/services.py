@@ -2,8 +2,9 @@
 
     python -m deployment.services up | down
 
-Ports: AIRFLOW_PORT (8080) and MLFLOW_PORT (5000). Everything that is started carries one variable in its environment,
-by which `down` finds it and all that it started, benchmarks included, whatever became of their parents.
+Ports: AIRFLOW_PORT (8080) and MLFLOW_PORT (5000). Every service leads a session of its own, and everything carries one
+variable in its environment: by these `down` finds it and all that it started, benchmarks included, whatever became of
+their parents.
 """
 
 from __future__ import annotations
@@ -112,7 +113,15 @@ def up() -> int:
     new_login = _make_login(home)
     variables = {**os.environ, **service_environment(airflow_port, mlflow_port)}
     started = [(service, _start(service, variables, logs)) for service in services(airflow_port, mlflow_port)]
-    write_private(home / "services.json", {"airflow_port": airflow_port, "mlflow_port": mlflow_port})
+    write_private(
+        home / "services.json",
+        {
+            "airflow_port": airflow_port,
+            "mlflow_port": mlflow_port,
+            "boot": _boot(),
+            "sessions": {str(process.pid): _started_at(process.pid) for _, process in started},
+        },
+    )
     problem = _wait_healthy(started, airflow_port)
     if problem:
         print(f"{problem}\nlogs: {logs}", file=sys.stderr)
@@ -143,14 +152,49 @@ def down() -> int:
 
 
 def running() -> list[int]:
-    """Give the processes that belong to this AIRFLOW_HOME, by the mark in their environment."""
+    """Give the processes that belong to this AIRFLOW_HOME.
+
+    A session is ours while its leader is the one that was started: the kernel gives its number to nobody else while
+    one member lives. What left the session (a benchmark leads its own) still has the mark; what writes its title over
+    its environment, as Airflow's programs do, is still in the session.
+    """
     mark = f"{MARK}={airflow_home()}".encode()
+    sessions = _sessions()
     found = []
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        with contextlib.suppress(OSError):  # gone, a zombie, or somebody else's
-            if mark in path.read_bytes().split(b"\0") and int(path.parent.name) != os.getpid():
-                found.append(int(path.parent.name))
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, IndexError):  # gone, or somebody else's
+            state, *fields = _status(int(path.name))
+            ours = int(fields[2]) in sessions or mark in (path / "environ").read_bytes().split(b"\0")
+            if ours and state != "Z" and int(path.name) != os.getpid():
+                found.append(int(path.name))
     return found
+
+
+def _sessions() -> set[int]:
+    """Give the sessions that `up` started and that can still have members."""
+    try:
+        data = json.loads((airflow_home() / "services.json").read_text())
+        if data["boot"] != _boot():
+            return set()
+        return {int(pid) for pid, since in data["sessions"].items() if _started_at(int(pid)) in (None, since)}
+    except (OSError, ValueError, KeyError, AttributeError):
+        return set()
+
+
+def _status(pid: int) -> list[str]:
+    """Give the fields of /proc/<pid>/stat from the state on; session is the fourth, start time the twentieth."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
+def _started_at(pid: int) -> str | None:
+    try:
+        return _status(pid)[19]
+    except (OSError, IndexError):
+        return None
+
+
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def _signal(pids: list[int], number: signal.Signals) -> None:
