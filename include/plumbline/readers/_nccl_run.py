@@ -330,13 +330,15 @@ def _proven_operation(layout: Layout, row: Row, ranks: int) -> str | None:
         return None
     share = (ranks - 1) / ranks
     columns = ("redop" in layout.head, "root" in layout.head, row.redop is not None, row.root is not None)
+    # '' stands for scatter and gather, which nothing here tells apart.
     candidates = {
         (True, True, True, True): {"reduce": 1.0},
         (True, True, True, False): {"reduce_scatter": share, "all_reduce": 2 * share, "sendrecv": 1.0},
         (True, False, True, False): {"reduce_scatter": share, "all_reduce": 2 * share},
-        (False, True, False, True): {"broadcast": 1.0},
+        (True, True, False, True): {"broadcast": 1.0, "": share},
+        (False, True, False, True): {"broadcast": 1.0, "": share},
         (True, False, False, False): {"alltoall": share, "hypercube": 1.0},
         (False, False, False, False): {"all_gather": share, "sendrecv": 1.0},
     }.get(columns, {})
     near = [name for name, factor in candidates.items() if abs(bus / slow - factor) <= _RATIO_TOLERANCE * factor]
-    return near[0] if len(near) == 1 else None
+    return near[0] or None if len(near) == 1 else None

@@ -178,6 +178,7 @@ class Scan:
         if len(self._all) >= _MOST_RUNS:
             raise OutputError(f"more than {_MOST_RUNS} runs in one file")
         due: list[Reading] = []
+        self._all.append(run)
         if run.index == 1:
             due = self._all[0].hand_out(with_run=True)
         if origin is not None:
@@ -187,7 +188,6 @@ class Scan:
                 due += self._close(last)
             run.operation = self.chatter.next_program()
             self._open[origin] = run
-        self._all.append(run)
         return due
 
     def _begin_table(self, origin: str, text: str, plain: bool) -> Iterable[Reading]:

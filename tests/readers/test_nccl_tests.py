@@ -1,0 +1,647 @@
+"""nccl-tests of every generation, whole and damaged: right numbers, or the right refusal."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.readers import nccl_text as text
+
+from plumbline.errors import ConfigError, OutputError
+from plumbline.readers import Completeness, Fact, Reading, Source, Status, read, reader
+from plumbline.units import UNITS
+
+OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "reduce", "sendrecv")
+
+
+def parse(output: str | bytes, **expect):
+    source = Source.of_bytes(output) if isinstance(output, bytes) else Source.of_text(output)
+    items = list(read("nccl_tests", source, expect))
+    status = items[-1]
+    assert isinstance(status, Completeness)
+    assert sum(isinstance(item, Completeness) for item in items) == 1
+    facts = {item.name: item.value for item in items if isinstance(item, Fact)}
+    assert set(facts) <= set(reader("nccl_tests").FACTS)
+    readings = [item for item in items if isinstance(item, Reading)]
+    for item in readings:
+        assert item.unit == reader("nccl_tests").INDICATORS[item.indicator][0]
+        assert item.unit in UNITS
+    return readings, facts, status
+
+
+def values(readings, indicator, **params):
+    return [r.value for r in readings if r.indicator == indicator and params.items() <= r.params.items()]
+
+
+@pytest.mark.parametrize("generation", text.GENERATIONS)
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_every_generation_and_operation(generation, operation):
+    if generation == "2017" and operation != "all_reduce":
+        pytest.skip("not written for the tests of 2017")
+    readings, facts, status = parse(text.output(generation, operation, ranks=16))
+    assert status.status is Status.COMPLETE, status.reason
+    assert facts["nranks"] == 16
+    assert facts["hosts"] == ["node1", "node2"]
+    assert facts["rows"] == 11
+    assert facts["operations"] in ([operation], [None])
+    place = generation == "rccl_in_place"
+    for size in text.sizes(1 << 20, 1 << 30):
+        us, algbw, busbw = text.numbers(size, 16, operation, place)
+        at = {"message_bytes": size, "in_place": place}
+        assert values(readings, "bus_bandwidth", **at) == [pytest.approx(busbw, abs=0.0051)]
+        assert values(readings, "algorithm_bandwidth", **at) == [pytest.approx(algbw, abs=0.0051)]
+        assert values(readings, "time", **at) == [pytest.approx(us, rel=0.005, abs=0.6)]
+    if generation == "rccl_in_place":
+        assert values(readings, "bus_bandwidth", in_place=False) == []
+    checked = "rounding_error" if generation in ("2017", "2019", "2021", "rccl2019") else "wrong"
+    assert values(readings, checked)
+
+
+def test_a_named_operation_is_never_guessed_at():
+    assert parse(text.output("2026", "alltoall"))[1]["operations"] == ["alltoall"]
+    plain = text.output("2022", "alltoall")
+    assert parse(plain)[1]["operations"] == [None]
+    assert parse("+ mpirun -np 8 ./build/alltoall_perf_mpi -b 1M -e 1G -f 2\n" + plain)[1]["operations"] == ["alltoall"]
+    two = "./all_reduce_perf -b 8\n./alltoall_perf -b 8\n"
+    assert parse(two + plain)[1]["operations"] == [None]
+    # With two ranks, all_reduce and sendrecv look alike.
+    assert parse(text.output("2022", "all_reduce", ranks=2))[1]["operations"] == [None]
+    assert parse(text.output("2021", "all_gather", ranks=2))[1]["operations"] == ["all_gather"]
+
+
+def test_coordinates_hold_what_is_printed_and_nothing_else():
+    readings, _, _ = parse(text.output("2022", "reduce", least=1024, most=1024))
+    assert readings[0].params == {
+        "operation": "reduce", "message_bytes": 1024, "dtype": "float", "count": 256, "redop": "sum", "root": 0,
+        "in_place": False,
+    } or "operation" not in readings[0].params  # fmt: skip
+    readings, _, _ = parse(text.output("2026", "all_gather", least=1024, most=1024))
+    assert "redop" not in readings[0].params
+    assert "root" not in readings[0].params
+
+
+@pytest.mark.parametrize("wrong", ["N/A", 0])
+def test_unchecked_is_absent_and_not_zero(wrong):
+    readings, facts, status = parse(text.output("2022", wrong=wrong))
+    assert status.status is Status.COMPLETE
+    assert facts["wrong_NA_cells"] == (22 if wrong == "N/A" else 0)
+    assert facts["wrong_or_error_max"] == (None if wrong == "N/A" else 0.0)
+    assert values(readings, "wrong") == ([] if wrong == "N/A" else [0.0] * 22)
+    assert parse(text.output("2022", wrong=wrong), check=1)[2].status is (
+        Status.INCOMPLETE if wrong == "N/A" else Status.COMPLETE
+    )
+
+
+def test_wrong_results_fail():
+    readings, facts, status = parse(text.output("2022", wrong=524288, out_of_bounds=22))
+    assert status.status is Status.FAILED
+    assert "wrong results" in status.reason
+    assert values(readings, "wrong")[0] == 524288
+    assert facts["out_of_bounds"] == 22
+    # The footer alone, and the cell alone.
+    assert parse(text.output("2022", out_of_bounds=4))[2].status is Status.FAILED
+    assert parse(text.output("2022", wrong=1))[2].status is Status.FAILED
+    assert parse(text.output("2022", wrong=1048576))[2].status is Status.FAILED  # printed as 1.04858e+06
+
+
+def test_a_rounding_error_is_no_wrong_result_but_an_asterisk_is():
+    whole = text.output("rccl2019", wrong=3e-07)
+    readings, facts, status = parse(whole)
+    assert status.status is Status.COMPLETE
+    assert facts["wrong_or_error_max"] == 3e-07
+    assert values(readings, "wrong") == []
+    flagged = whole.replace("3e-07\n", "3e-01*\n", 1)
+    assert parse(flagged)[2].status is Status.FAILED
+
+
+def test_the_average_below_the_minimum_fails():
+    low = text.output("2022").replace("Avg bus bandwidth    : 87.8123", "Avg bus bandwidth    : 87.8123")
+    low = "\n".join(line + "FAILED" if "Avg bus" in line else line for line in low.splitlines()) + "\n"
+    _, facts, status = parse(low)
+    assert status.status is Status.FAILED
+    assert facts["average_status"] == "FAILED"
+
+
+def test_one_rank_by_mistake_is_named():
+    alone = text.output("2022", ranks=1)
+    readings, facts, status = parse(alone)
+    assert set(values(readings, "bus_bandwidth")) == {0.0}
+    assert facts["single_rank"] is True
+    assert "one rank" in status.reason
+    assert parse(alone, nranks=8)[2].status is Status.INCOMPLETE
+    assert "1 ranks, expected 8" in parse(alone, nranks=8)[2].reason
+
+
+def test_rows_left_out_by_hand():
+    lines = text.output("2022").splitlines(keepends=True)
+    at = next(i for i, line in enumerate(lines) if line.split()[:1] == ["8388608"])
+    assert parse("".join(lines[:at] + lines[at + 1 :]))[2].status is Status.INCOMPLETE
+    assert parse("".join([*lines[:at], "         ...\n", *lines[at + 3 :]]))[2].status is Status.INCOMPLETE
+    # Without the banner, the printed average is the witness.
+    headless = "".join(line for line in lines if "nThread" not in line)
+    assert parse(headless)[2].status is Status.COMPLETE
+    first = next(i for i, line in enumerate(lines) if line.split()[:1] == ["1048576"])
+    beheaded = "".join(line for i, line in enumerate(lines) if "nThread" not in line and not first <= i < first + 6)
+    assert parse(beheaded)[2].status is Status.INCOMPLETE
+
+
+def test_memory_limit_lowers_what_is_announced():
+    whole = text.output("2022", most=1 << 28).replace("maxBytes 268435456", "maxBytes 8589934592")
+    assert parse(whole)[2].status is Status.INCOMPLETE
+    said = whole.replace("#\n#  ", "#\n# Reducing maxBytes to 268435456 due to memory limitation\n#  ", 1)
+    assert "Reducing" in said
+    assert parse(said)[2].status is Status.COMPLETE
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "[1,0]<stdout>:", "[1,0]<stdout>: ", "0: ", " 0: ", "[0] ", "node12: ", "gpu-07.cluster.local: ",
+        "2026-01-01T00:00:00.000000000Z stdout F ", "2026-01-01T00:00:00.123Z ", "[pod/nccl-launcher-x/mpi] ",
+        "2026-01-01T00:00:00.0Z stdout F [1,0]<stdout>:", "Fri Jan  2 03:04:05 2026[1,0]<stdout>:", "    ",
+    ],
+)  # fmt: skip
+def test_prefixes_of_launchers_and_collectors(prefix):
+    whole = text.output("2026", ranks=16)
+    marked = "".join(prefix + line for line in whole.splitlines(keepends=True))
+    readings, facts, status = parse(marked)
+    expected, plain, _ = parse(whole)
+    assert status.status is Status.COMPLETE, status.reason
+    assert readings == expected
+    assert facts == plain
+
+
+def test_json_lines_of_a_collector():
+    whole = text.output("2026")
+    lines = [
+        json.dumps({"log": line, "stream": "stdout", "time": "2026-01-01T00:00:00Z"}) for line in whole.splitlines(True)
+    ]
+    assert parse("\n".join(lines) + "\n")[0] == parse(whole)[0]
+
+
+@pytest.mark.parametrize("end", ["\r\n", "\r"])
+def test_line_ends_and_colours(end):
+    whole = text.output("2026")
+    coloured = whole.replace("# Out", "\x1b[32m# Out").replace("\n", f"\x1b[0m{end}")
+    assert parse(coloured.encode())[0] == parse(whole)[0]
+    assert parse(coloured.encode())[2].status is Status.COMPLETE
+
+
+NCCL = "node1:123:456 [0] NCCL INFO "
+
+
+def test_nccl_lines_between_rows_and_what_they_tell():
+    log = [
+        NCCL + "NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:10.0.0.1<0>",
+        NCCL + "Using network IB",
+        "NCCL version 2.21.5+cuda12.4",
+        NCCL + "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read",
+        NCCL + "Channel 00 : 0[0] -> 3[3] via SHM/direct/direct",
+        NCCL + "Channel 01/0 : 7[7] -> 8[0] [send] via NET/IB/3/GDRDMA",
+        NCCL + "Channel 01/0 : 15[7] -> 0[0] [receive] via NET/IB/3/GDRDMA",
+        NCCL + "NVLS comm 0x55 headRank 0 nHeads 8 buffSize 4194304",
+        NCCL + "AllReduce: 1048576 Bytes -> Algo NVLS proto SIMPLE channel{Lo..Hi}={0..15}",
+        "node2:99:99 [1] ibvwrap.cc:94 NCCL WARN Call to ibv_modify_qp failed",
+    ]
+    lines = text.output("2022").splitlines()
+    at = next(i for i, line in enumerate(lines) if line.split()[:1] == ["4194304"])
+    readings, facts, status = parse("\n".join(lines[:at] + log + lines[at:]) + "\n")
+    assert status.status is Status.COMPLETE, status.reason
+    assert readings == parse(text.output("2022"))[0]
+    assert facts["transports"] == ["NET/IB", "NVLS", "P2P/CUMEM", "SHM"]
+    assert facts["networks"] == ["IB"]
+    assert facts["gpu_direct"] == "all"
+    assert facts["nccl_version"] == "2.21.5+cuda12.4"
+    assert facts["algorithms"] == ["NVLS/SIMPLE"]
+    assert facts["warnings"] == ["NCCL WARN Call to ibv_modify_qp failed"]
+
+
+@pytest.mark.parametrize(
+    ("via", "name"),
+    [
+        ("[send] via NET/Socket/0", "NET/Socket"),
+        ("[send] via NET/AWS Libfabric/0/GDRDMA", "NET/AWS Libfabric"),
+        ("[send] via NET/Libfabric/3/GDRDMA", "NET/Libfabric"),
+        ("[receive] via NET/IB/0/GDRDMA/Shared", "NET/IB"),
+        ("[send] via NET/IBext_v8/1(4)/GDRDMA", "NET/IBext_v8"),
+        ("via P2P/IPC/read", "P2P/IPC"),
+        ("via P2P/direct pointer comm 0x7f nRanks 02", "P2P/direct pointer"),
+        ("via direct shared memory", "SHM"),
+        ("[send] via COLLNET/SHARP/0/GDRDMA", "COLLNET/SHARP"),
+    ],
+)
+def test_transport_names_of_all_versions(via, name):
+    whole = NCCL + f"Channel 00 : 7[7] -> 8[0] {via}\n" + text.output("2022")
+    _, facts, _ = parse(whole)
+    assert facts["transports"] == [name]
+    expected = Status.COMPLETE if name == "NET/IB" else Status.INCOMPLETE
+    assert parse(whole, transport="NET/IB")[2].status is expected
+
+
+@pytest.mark.parametrize("generation", ["2022", "2026"])
+@pytest.mark.parametrize("host", ["node1", "10-0-0-1"])
+def test_rows_interrupted_by_nccl_lines(generation, host):
+    """With NCCL_DEBUG_SUBSYS=COLL, NCCL prints while a row is half printed, on the same line."""
+    lines = text.output(generation).replace("node1", host).splitlines()
+    edges = (52, 84) if generation == "2022" else (52, 85)
+    spoken = f"{host}:123:456 [0] NCCL INFO AllReduce: opCount 5 sendbuff 0x7f1 count 262144"
+    torn = []
+    for line in lines:
+        if line[:1] == " ":
+            first, second = edges
+            torn += [line[:first] + spoken, spoken, line[first:second] + spoken, line[second:]]
+        else:
+            torn.append(line)
+    readings, _, status = parse("\n".join(torn) + "\n")
+    assert status.status is Status.COMPLETE, status.reason
+    assert readings == parse(text.output(generation).replace("node1", host))[0]
+
+
+def test_a_row_cut_in_the_middle_of_a_number_is_none():
+    lines = text.output("2022").splitlines()
+    at = next(i for i, line in enumerate(lines) if line.split()[:1] == ["4194304"])
+    for cut in (20, 47, 58, 66, 75, 90, 104, 112):
+        damaged = [*lines[:at], lines[at][:cut], "mpirun: something else", *lines[at + 1 :]]
+        readings, _, status = parse("\n".join(damaged) + "\n")
+        assert status.status is Status.INCOMPLETE, cut
+        assert values(readings, "time", message_bytes=4194304) == []
+
+
+@pytest.mark.parametrize("bad", ["nan", "inf", "-nan", "-1.00", "1e+400", "12.3.4", "1_0", "１２"])
+def test_cells_that_nobody_would_accept(bad):
+    lines = text.output("2022").splitlines()
+    at = next(i for i, line in enumerate(lines) if line.split()[:1] == ["4194304"])
+    lines[at] = lines[at][:66] + f"{bad:>8}" + lines[at][74:]
+    readings, _, status = parse("\n".join(lines) + "\n")
+    assert status.status is Status.INCOMPLETE
+    assert values(readings, "bus_bandwidth", message_bytes=4194304) == []
+    assert len(values(readings, "bus_bandwidth")) == 20
+
+
+def test_wide_cells():
+    big = 1 << 41
+    whole = text.banner("2026", 8, big, big, "all_reduce") + text.header("2026", "all_reduce")
+    line = text.row("2026", "all_reduce", big, 8, cells={False: (1e6, 12345.67, 1e5), True: (2e9, 1.0, 2.0)})
+    readings, _, status = parse(whole + line + text.footer("2026", 50001.0))
+    assert values(readings, "bus_bandwidth") == [1e5, 2.0]
+    assert values(readings, "time") == [1e6, 2e9]
+    assert status.status is Status.COMPLETE
+    rounded = line.replace(f"{2e9:7.0f}", "2.0e+09")
+    assert values(parse(whole + rounded + text.footer("2026", 50001.0))[0], "time") == [1e6, 2e9]
+
+
+def test_timestamps_and_per_iteration_columns():
+    stamp = "2026-07-10 10:00:00"
+    whole = text.banner("2026", 8, 1024, 2048, "all_reduce") + text.header("2026", "all_reduce", timestamp=True)
+    whole += "".join(text.row("2026", "all_reduce", size, 8, stamp=stamp) for size in (1024, 2048))
+    readings, _, status = parse(whole + text.footer("2026", 0.12))
+    assert status.status is Status.COMPLETE, status.reason
+    assert len(values(readings, "time")) == 4
+
+    head = (
+        text.banner("2026", 8, 1024, 1024, "all_reduce")
+        + "#\n#    out-of-place (+ per-iteration)   in-place (+ per-iteration)\n"
+    )
+    names = "     time   algbw   busbw  #wrong    i_min    i_max    i_p99    i_cv%"
+    head += "#       size         count      type   redop    root" + names * 2 + "\n"
+    cells = "    20.01    0.05    0.09       0    19.00    31.50    31.00     4.25"
+    row = "        1024           256     float     sum      -1" + cells * 2 + "\n"
+    readings, _, status = parse(head + row + text.footer("2026", 0.09))
+    assert status.status is Status.COMPLETE, status.reason
+    assert values(readings, "iteration_max", in_place=True) == [31.5]
+    assert values(readings, "iteration_p99", in_place=False) == [31.0]
+    assert values(readings, "iteration_cv", in_place=False) == [4.25]
+
+
+def test_cpu_time_is_not_time():
+    whole = text.banner("2026", 8, 1024, 1024, "all_reduce") + text.header("2026", "all_reduce", cputime=True)
+    readings, _, _ = parse(whole + text.row("2026", "all_reduce", 1024, 8) + text.footer("2026", 0.09))
+    assert values(readings, "time") == []
+    assert len(values(readings, "cpu_time")) == 2
+
+
+def test_sizes_that_round_to_the_same_one_are_told_apart():
+    whole = text.banner("2019", 8, 1, 8, "all_reduce") + text.header("2019", "all_reduce")
+    rows = [text.row("2019", "all_reduce", size, 8) for size in (0, 0, 4, 8)]
+    readings, facts, status = parse(whole + "".join(rows) + text.footer("2019", 0.0))
+    assert status.status is Status.COMPLETE, status.reason
+    assert [r.params.get("repeat") for r in readings if r.indicator == "time" and not r.params["in_place"]] == [
+        None, 1, None, None,
+    ]  # fmt: skip
+    assert facts["min_size"] == 0
+
+
+def test_several_data_types_in_one_table():
+    whole = text.banner("2022", 8, 1024, 2048, "all_reduce") + text.header("2022", "all_reduce")
+    rows = [
+        text.row("2022", "all_reduce", s, 8, dtype=d) for d in ("float", "f8e4m3", "bfloat16") for s in (1024, 2048)
+    ]
+    _, facts, status = parse(whole + "".join(rows) + text.footer("2022", 0.12))
+    assert status.status is Status.COMPLETE
+    assert facts["dtypes"] == ["float", "f8e4m3", "bfloat16"]
+    assert parse(whole + "".join(rows[:-1]) + text.footer("2022", 0.12))[2].status is Status.INCOMPLETE
+    assert "data type" in parse(whole + "".join(rows) + text.footer("2022", 0.12), dtype="float")[2].reason
+
+
+def test_several_runs_in_one_file():
+    whole = "".join(text.output("2026", operation) for operation in ("all_reduce", "all_gather"))
+    readings, facts, status = parse(whole)
+    assert status.status is Status.COMPLETE
+    assert {(r.params["run"], r.params["operation"]) for r in readings} == {(0, "all_reduce"), (1, "all_gather")}
+    assert facts["rows"] == 22
+    assert [run["operation"] for run in facts["runs"]] == ["all_reduce", "all_gather"]
+    assert len(values(readings, "average_bus_bandwidth")) == 2
+    cut = whole[: whole.rindex("# Avg")]
+    readings, _, status = parse(cut)
+    assert status.status is Status.INCOMPLETE
+    assert status.reason.startswith("all_gather: ")
+    assert parse(whole, operations="all_reduce,all_gather")[2].status is Status.COMPLETE
+    assert "no run of alltoall" in parse(whole, operations="all_reduce,alltoall")[2].reason
+    bad = text.output("2026", "all_reduce", wrong=3) + text.output("2026", "all_gather")
+    assert parse(bad)[2].status is Status.FAILED
+
+
+def test_runs_of_several_nodes_interleaved():
+    one = text.output("2026", "all_reduce").splitlines()
+    two = text.output("2026", "all_reduce", wrong=7).splitlines()
+    mixed = [
+        f"{tag}: {line}" for pair in zip(one, two, strict=True) for tag, line in zip(("0", "1"), pair, strict=True)
+    ]
+    readings, facts, status = parse("\n".join(mixed) + "\n")
+    assert status.status is Status.FAILED
+    assert facts["rows"] == 22
+    assert set(values(readings, "wrong", run=0)) == {0.0}
+    assert set(values(readings, "wrong", run=1)) == {7.0}
+    hosts = "\n".join(
+        f"node{i % 2 + 1}: {line}" for i, line in enumerate(x for p in zip(one, one, strict=True) for x in p)
+    )
+    assert parse(hosts + "\n")[1]["rows"] == 22
+
+
+def test_footers_told_twice_and_footers_alone():
+    whole = text.output("2022")
+    tail = whole[whole.index("# Out of bounds") :]
+    assert parse(whole + tail)[2].status is Status.COMPLETE
+    assert parse(whole + tail.replace("0 OK", "4 FAILED"))[2].status is Status.FAILED
+    assert parse(tail)[2].status is Status.INCOMPLETE
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        ("node1: Test NCCL failure all_reduce.cu:44 'unhandled cuda error / '", Status.FAILED),
+        (" .. node1 pid 123: Test failure common.cu:401", Status.FAILED),
+        ("node1: Test timeout (60s) common.cu:523", Status.FAILED),
+        (
+            "slurmstepd: error: *** STEP 1.0 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***",
+            Status.ABORTED,
+        ),
+        ("mpirun noticed that process rank 3 with PID 1 on node n2 exited on signal 9 (Killed).", Status.ABORTED),
+    ],
+)
+def test_runs_that_say_how_they_ended(line, status):
+    whole = text.output("2022")
+    cut = whole[: whole.index("   134217728")] + line + "\n"
+    readings, _, found = parse(cut)
+    assert found.status is status
+    assert line.strip() in found.reason
+    assert len(values(readings, "time")) == 14
+    assert parse(whole + line + "\n")[2].status is Status.FAILED
+
+
+def test_a_test_that_never_began():
+    _, facts, status = parse("+ srun all_reduce_perf -b 8\nsrun: error: Unable to create step: no processors\n")
+    assert (status.status, status.reason) == (Status.FAILED, "srun: error: Unable to create step: no processors")
+    assert (facts["nranks"], facts["rows"]) == (0, 0)
+    assert parse("+ srun all_reduce_perf -b 8\n")[2].status is Status.NOT_STARTED
+    assert parse(text.banner("2022", 8, 8, 1024, "all_reduce"))[2].status is Status.NOT_STARTED
+
+
+@pytest.mark.parametrize(
+    "junk", ["", "\n\n", "hello\n", '{"a": 1}\n', "\x00\xff" * 100, "[[[[[" * 5000, '{"jobs": []}']
+)
+def test_other_formats_are_refused(junk):
+    with pytest.raises(OutputError):
+        parse(junk.encode("utf-8", "surrogateescape"))
+
+
+def test_expectations():
+    whole = text.output("2026", ranks=16)
+    good = {
+        "operations": "all_reduce", "rows": 11, "min_bytes": "1M", "max_bytes": "1G", "step_factor": 2, "nranks": 16,
+        "nodes": 2, "dtype": "float", "redop": "sum", "check": 1, "iterations": 20, "warmup": "5",
+    }  # fmt: skip
+    assert parse(whole, **good)[2].status is Status.COMPLETE, parse(whole, **good)[2].reason
+    bad = {"operations": "sendrecv", "rows": 12, "min_bytes": 1024, "max_bytes": "8G", "nranks": 8, "nodes": 1,
+           "dtype": "half", "redop": "max", "iterations": 100, "warmup": 1, "transport": "NET/IB"}  # fmt: skip
+    for key, value in bad.items():
+        status = parse(whole, **{key: value})[2]
+        assert status.status is Status.INCOMPLETE, key
+        assert status.reason
+    with pytest.raises(ConfigError):
+        parse(whole, ranks=16)
+    with pytest.raises(ConfigError):
+        parse(whole, max_bytes="much")
+
+
+def test_sizes_rounded_down_by_the_ranks_are_the_sizes_asked_for():
+    whole = text.output("2026", "all_gather", ranks=24, least=1 << 20, most=1 << 20)
+    shown = (1 << 20) // (24 * 16) * 24 * 16
+    whole = whole.replace(f"{1 << 20:12d}  ", f"{shown:12d}  ")
+    assert parse(whole, min_bytes="1M", max_bytes="1M")[2].status is Status.COMPLETE
+    assert parse(whole, min_bytes="2M", max_bytes="2M")[2].status is Status.INCOMPLETE
+
+
+# -- reports ----------------------------------------------------------------------------------------------------------
+
+
+def test_report():
+    readings, facts, status = parse(text.report(ranks=16) + "\n")
+    assert status.status is Status.COMPLETE, status.reason
+    us, _, busbw = text.numbers(1 << 20, 16, "all_reduce", False)
+    at = {"message_bytes": 1 << 20, "in_place": False, "operation": "all_reduce"}
+    assert values(readings, "bus_bandwidth", **at) == [round(busbw, 6)]
+    assert values(readings, "time", **at) == [round(us, 6)]
+    assert (facts["nranks"], facts["nccl_version"], facts["rows"]) == (16, "2.29.7", 11)
+    assert facts["environment"] == {"NCCL_DEBUG": "INFO", "NCCL_IB_HCA": "mlx5_0"}
+    assert "hunter2" not in repr(facts)
+    assert facts["arguments"][:4] == ["-b", "1048576", "-e", "1073741824"]
+
+
+def test_report_with_several_gpus_a_process_lists_one_of_them():
+    config = json.loads(text.report(ranks=2))["config"] | {"ngpus": 8}
+    assert parse(text.report(ranks=2, config=config))[1]["nranks"] == 16
+
+
+def test_report_of_early_2026_misspells_its_average():
+    data = json.loads(text.report())
+    average = data.pop("average_bus_bandwidth")
+    data["average_bus_bandwidith"] = {"bandwidith": average["bandwidth"], "okay": "unchecked"}
+    readings, _, status = parse(json.dumps(data))
+    assert status.status is Status.COMPLETE
+    assert values(readings, "average_bus_bandwidth") == [average["bandwidth"]]
+
+
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [
+        ({"end_time": None}, Status.INCOMPLETE),
+        ({"out_of_bounds": {"count": 3, "okay": "false"}}, Status.FAILED),
+        ({"average_bus_bandwidth": {"bandwidth": 1.0, "okay": "false"}}, Status.FAILED),
+        ({"results": None}, Status.INCOMPLETE),
+        ({"results": []}, Status.INCOMPLETE),
+        ({"out_of_bounds": None}, Status.INCOMPLETE),
+    ],
+)
+def test_reports_that_say_so(changes, status):
+    assert parse(text.report(**changes))[2].status is status
+
+
+def test_report_with_values_that_json_has_not():
+    whole = text.report()
+    damaged = whole.replace('"alg_bw":', '"alg_bw":inf,"x":', 1)
+    readings, _, status = parse(damaged)
+    assert status.status is Status.INCOMPLETE
+    assert values(readings, "bus_bandwidth", message_bytes=1 << 20) == []
+    unchecked = whole.replace('"nwrong":0.0', '"nwrong":null')
+    readings, facts, status = parse(unchecked)
+    assert status.status is Status.COMPLETE
+    assert facts["wrong_NA_cells"] == 22
+
+
+def test_report_beside_the_text_of_the_same_run_is_told_once():
+    whole, exact = text.output("2026"), text.report()
+    for both in (whole + exact + "\n", exact + "\n" + whole):
+        readings, facts, status = parse(both)
+        assert status.status is Status.COMPLETE, status.reason
+        assert facts["rows"] == 11
+        assert len(values(readings, "time")) == 22
+    assert values(parse(whole + exact)[0], "time")[0] == round(text.numbers(1 << 20, 8, "all_reduce", False)[0], 6)
+    other = text.report("all_gather")
+    assert parse(whole + other + "\n")[1]["rows"] == 22
+
+
+def test_pretty_printed_report_between_other_lines():
+    pretty = json.dumps(json.loads(text.report()), indent=2)
+    assert parse("Starting\n" + pretty + "\nDone # really\n")[2].status is Status.COMPLETE
+    assert parse("".join(f"0: {line}\n" for line in pretty.splitlines()))[2].status is Status.COMPLETE
+
+
+def rccl_record(size, place, wrong='"0"'):
+    us, algbw, busbw = text.numbers(size, 16, "all_reduce", bool(place))
+    return (
+        f'{{"numCycle":0, "name":"AllReduce", "nodes":2, "ranks":16, "ranksPerNode":8, "gpusPerRank":1, "size":{size}, '
+        f'"type":"float", "redop":"sum", "inPlace":{place}, "time":{us:f}, "algBw":{algbw:f}, "busBw":{busbw:f}, '
+        f'"wrong":{wrong}}}'
+    )
+
+
+def test_rccl_records():
+    records = [rccl_record(size, place) for size in text.sizes(1 << 20, 1 << 24) for place in (0, 1)]
+    for whole in ("\n".join(records) + "\n", "[\n" + ",\n".join(records) + "\n]\n", "[" + ", ".join(records) + "]"):
+        readings, facts, status = parse(whole)
+        assert status.status is Status.UNKNOWN
+        assert (facts["rows"], facts["nranks"], facts["operations"]) == (5, 16, ["all_reduce"])
+        assert len(values(readings, "bus_bandwidth")) == 10
+        assert parse(whole, rows=5)[2].status is Status.COMPLETE
+        assert parse(whole, rows=6)[2].status is Status.INCOMPLETE
+    assert parse(rccl_record(8, 0, '"3"') + "\n")[2].status is Status.FAILED
+    assert parse(rccl_record(8, 0, "N/A") + "\n")[1]["wrong_NA_cells"] == 1
+    assert parse("\n".join(records)[:-30])[2].status is Status.INCOMPLETE
+    assert parse(text.output("2026", ranks=16, most=1 << 24) + "\n".join(records) + "\n")[1]["rows"] == 5
+
+
+def test_rccl_csv():
+    head = "numCycle, collective, ranks, rankspernode, gpusperrank, size, type, redop, inplace, "
+    head += "time, algbw, busbw, #wrong\n"
+    rows = "".join(
+        f"0, AllReduce, 2, 16, 8, 1, {size}, float, sum, {place}, 10.5, 1.25, 2.34, 0\n"
+        for size in (8, 16)
+        for place in (0, 1)
+    )
+    readings, facts, status = parse(head + rows)
+    assert status.status is Status.UNKNOWN
+    assert (facts["rows"], facts["nranks"]) == (2, 16)
+    assert values(readings, "bus_bandwidth") == [2.34] * 4
+    assert parse(head + rows[:-8])[2].status is Status.INCOMPLETE
+
+
+# -- damage -----------------------------------------------------------------------------------------------------------
+
+WHOLE = {
+    "2026": text.output("2026"),
+    "2019": text.output("2019", "alltoall"),
+    "two": text.output("2022") + text.output("2022", "all_gather"),
+    "nccl": text.output("2022").replace("#        (B)", NCCL + "Launch mode Parallel\n#        (B)"),
+    "report": text.report() + "\n",
+    "pretty": json.dumps(json.loads(text.report(most=1 << 22)), indent=1),
+    "rccl": "".join(rccl_record(size, place) + "\n" for size in text.sizes(1 << 20, 1 << 24) for place in (0, 1)),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_cut_anywhere(name):
+    """A cut output is refused, or gives only rows that the whole one has, and fewer rows are never complete."""
+    whole = WHOLE[name].encode()
+    expected, facts, _ = parse(whole)
+    known = {
+        (r.indicator, json.dumps({**r.params, "run": 0, "operation": ""}, sort_keys=True), r.value) for r in expected
+    }
+    cuts = {*range(0, len(whole), max(1, len(whole) // 200)), *range(len(whole) - 60, len(whole))}
+    for cut in sorted(cut for cut in cuts if 0 <= cut < len(whole)):
+        try:
+            readings, found, status = parse(whole[:cut])
+        except OutputError:
+            continue
+        for r in readings:
+            key = (r.indicator, json.dumps({**r.params, "run": 0, "operation": ""}, sort_keys=True), r.value)
+            assert key in known, (cut, r)
+        if found["rows"] < facts["rows"]:
+            one_whole_run = name == "two" and found["rows"] == 11
+            assert status.status is not Status.COMPLETE or one_whole_run, cut
+
+
+def test_line_lost_duplicated_or_swapped():
+    chance = random.Random(7)
+    lines = text.output("2026").splitlines(keepends=True)
+    table = [i for i, line in enumerate(lines) if line[:1] == " "]
+    for _ in range(40):
+        at = chance.choice(table)
+        assert parse("".join(lines[:at] + lines[at + 1 :]))[2].status is Status.INCOMPLETE
+        assert parse("".join([*lines[:at], lines[at], *lines[at:]]))[2].status is Status.INCOMPLETE
+
+
+PIECES = st.sampled_from(
+    [
+        *text.output("2026", most=1 << 21).splitlines(keepends=True),
+        *text.output("rccl2019", most=1 << 21).splitlines(keepends=True),
+        text.report(most=1 << 20) + "\n", rccl_record(8, 0) + "\n", "numCycle, collective, ranks, gpusperrank, size\n",
+        NCCL + "x\n", "   123", "{", "}\n", "[1,0]<stdout>:", "\r", "\n", "\t", "0: ", "...\n", "1e+99 ", "-", "#",
+        "     1048576        262144     float     sum      -1" + NCCL + "x\n",
+    ]
+)  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.one_of(PIECES, st.text(max_size=12)), max_size=40))
+def test_any_mixture_is_read_or_refused(pieces):
+    data = "".join(pieces).encode("utf-8", "surrogatepass")
+    try:
+        readings, _, _ = parse(data)
+    except OutputError:
+        return
+    assert all(r.value >= 0 and r.value < 1e120 for r in readings)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 10_000), st.binary(min_size=1, max_size=4), st.sampled_from(["2026", "report", "rccl", "2019"]))
+def test_bytes_overwritten(at, damage, name):
+    whole = WHOLE[name].encode()
+    at %= len(whole)
+    try:
+        parse(whole[:at] + damage + whole[at + len(damage) :])
+    except OutputError:
+        return
