@@ -62,6 +62,7 @@ class Source:
             if b"\r" in chunk:
                 while chunk.endswith(b"\r") and (more := self._stream.read(1)):
                     chunk += more
+                self.crlf_ends += chunk.count(b"\r\n")
                 chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
             head, newline, tail = chunk.partition(b"\n")
             if not newline:
@@ -83,6 +84,9 @@ class Source:
 
     ends_whole: bool = True
     """After byte_lines or lines are exhausted: did the last line have its line end?"""
+
+    crlf_ends: int = 0
+    r"""How many lines ended with `\r\n` so far."""
 
     def lines(self) -> Iterator[str]:
         """Give decoded lines without colour codes. Bytes that are not UTF-8 become U+FFFD."""
