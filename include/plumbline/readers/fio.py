@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from plumbline.errors import OutputError
 from plumbline.model import Scalar
@@ -21,7 +21,7 @@ from plumbline.readers._fio_text import TextReports
 from plumbline.readers.reading import Completeness, Fact, Item, Reading, Status
 from plumbline.readers.source import Source
 
-__all__ = ["Job", "Latency", "Run", "Transfer", "differences", "read", "runs", "sniff"]
+__all__ = ["Job", "Latency", "Run", "Transfer", "differences", "examine", "read", "sniff"]
 
 NAME = "fio"
 TOOL = "fio 1.x to 3.x: JSON, json+, client/server, text, terse (axboe/fio)"
@@ -111,12 +111,26 @@ class _Output:
         self.announced = 0
         self.first_line = ""
 
+    def jobs(self) -> list[Job]:
+        return [job for run in self.runs for job in run.jobs]
+
+    def errors(self) -> list[str]:
+        return [*(_error(job) for job in self.jobs() if job.error), *self.fatal]
+
     def add_document(self, run: Run) -> None:
         self.documents += 1
         if self.runs and _is_later_report(self.runs[-1], run):
             self.runs[-1] = run
         else:
             self.runs.append(run)
+
+    def add_text(self, text: TextReports) -> None:
+        """Add the runs in text and terse form, unless they are the same reports in a second format."""
+        self.announced = text.announced()
+        known = {_fingerprint(job) for job in self.jobs()}
+        for run in text.runs():
+            if not known or not {_fingerprint(job) for job in run.jobs} <= known:
+                self.runs.append(run)
 
     def add_message(self, line: str) -> None:
         match = _MESSAGE.match(line)
@@ -129,6 +143,11 @@ class _Output:
             self.fatal.append(text)
         elif len(self.messages) < _MOST_MESSAGES:
             self.messages.append(text)
+
+
+def _fingerprint(job: Job) -> tuple[object, ...]:
+    """Give what is the same of a job in all formats of one report: runtimes in ms are exact in all of them."""
+    return (job.name, job.error, *sorted((t.direction, t.runtime_ms) for t in job.transfers if t.ran))
 
 
 def _gather(source: Source) -> _Output:
@@ -152,43 +171,31 @@ def _gather(source: Source) -> _Output:
             output.empty_object = True
     if held is not None:
         text.feed(held, whole=source.ends_whole)
-    output.announced = text.announced()
-    known = {(job.name, job.error) for run in output.runs for job in run.jobs}
-    for run in text.runs():
-        # The same report in a second format is not a second result.
-        if not known or not {(job.name, job.error) for job in run.jobs} <= known:
-            output.runs.append(run)
+    output.add_text(text)
+    if not (output.runs or output.messages or output.fatal or output.empty_object or output.announced):
+        raise OutputError("no fio output in it", source=source.name, excerpt=output.first_line)
     return output
 
 
-def runs(source: Source) -> list[Run]:
-    """Give everything that fio reported, latency histograms included. Raises OutputError as read does."""
+def examine(source: Source, expect: Mapping[str, Scalar]) -> tuple[list[Run], Completeness]:
+    """Give everything that fio reported, latency histograms included, and the statement that read ends with.
+
+    Raises OutputError when nothing in the source is fio's.
+    """
     output = _gather(source)
-    if not output.runs:
-        raise _nothing(output, source)
-    return output.runs
+    return output.runs, _statement(output, expect)
 
 
 def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
     """Give the readings of every job and direction. Raises OutputError when nothing in the source is fio's."""
     output = _gather(source)
-    if not (output.runs or output.messages or output.fatal or output.empty_object or output.announced):
-        raise _nothing(output, source)
     for number, run in enumerate(output.runs):
         yield from _readings(run, number if len(output.runs) > 1 else None)
-    jobs = [job for run in output.runs for job in run.jobs]
-    errors = [*(_error(job) for job in jobs if job.error), *output.fatal]
     yield from facts(output.runs, output.documents)
-    yield Fact("errors", errors)
+    yield Fact("errors", output.errors())
     if output.messages:
         yield Fact("messages", output.messages)
-    yield _statement(output, jobs, errors, expect)
-
-
-def _nothing(output: _Output, source: Source) -> OutputError:
-    if output.messages or output.fatal:
-        return OutputError("fio printed messages and no result", source=source.name, excerpt=output.first_line)
-    return OutputError("no fio output in it", source=source.name, excerpt=output.first_line)
+    yield _statement(output, expect)
 
 
 def _is_later_report(first: Run, second: Run) -> bool:
@@ -252,10 +259,9 @@ def _error(job: Job) -> str:
     return f"{job.name}: error {job.error} ({meaning})"
 
 
-def _statement(
-    output: _Output, jobs: Sequence[Job], errors: Sequence[str], expect: Mapping[str, Scalar]
-) -> Completeness:
+def _statement(output: _Output, expect: Mapping[str, Scalar]) -> Completeness:
     """Judge whether fio said all that it had to say, and whether it is what was expected."""
+    jobs, errors = output.jobs(), output.errors()
     found: dict[str, object] = {"jobs": len(jobs), "errors": len(errors)}
     causes: list[tuple[Status, str]] = [(Status.FAILED, error) for error in errors]
     causes += [(Status.ABORTED, f"fio was stopped by signal {number}") for number in output.signals]

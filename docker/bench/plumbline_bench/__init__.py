@@ -1,0 +1,1 @@
+"""Programs that run on the nodes: what the benchmark images hold."""
