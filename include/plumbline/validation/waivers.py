@@ -6,7 +6,9 @@ They excuse a FAIL or a WARN, never a missing or impossible number.
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +16,7 @@ from pydantic import Field, model_validator
 
 from plumbline.configuration import Document, load_yaml, parse, search_path
 from plumbline.errors import ConfigError
-from plumbline.model import KIND_OF_CODE, Code, Scalar, VerdictKind
+from plumbline.model import KIND_OF_CODE, Code, Scalar, Verdict, VerdictKind, verdict
 
 FOLDER = Path(__file__).parents[1] / "clusters" / "waivers"
 WAIVABLE = (VerdictKind.FAIL, VerdictKind.WARN)
@@ -45,6 +47,18 @@ class Waiver(Document):
         if self.code is not None and KIND_OF_CODE[self.code] not in WAIVABLE:
             raise ValueError(f"{self.code.value} is {KIND_OF_CODE[self.code].value}; only FAIL and WARN can be waived")
         return self
+
+    def names(self, found: Verdict) -> bool:
+        """Say whether the waiver is about this verdict, whatever its kind."""
+        params = json.loads(found.params) if found.params and self.match else {}
+        return (
+            found.benchmark == self.benchmark
+            and self.indicator in (None, found.indicator)
+            and self.code in (None, found.code)
+            and self.node in (None, found.node)
+            and self.node_count in (None, found.node_count)
+            and all(key in params and params[key] == value for key, value in self.match.items())
+        )
 
     def describe(self) -> str:
         """Name the waiver for people."""
@@ -83,3 +97,40 @@ def waivers_data(waivers: Iterable[Waiver]) -> list[dict[str, Any]]:
 def waivers_from(data: Iterable[Mapping[str, Any]]) -> tuple[Waiver, ...]:
     """Read waivers back. Raises ConfigError."""
     return tuple(parse(Waiver, item, f"waivers[{index}]") for index, item in enumerate(data))
+
+
+# -- applying ----------------------------------------------------------------------------------------------------
+
+
+def waive(
+    rows: Mapping[int, Verdict], others: Iterable[Verdict], waivers: Iterable[Waiver], today: datetime.date
+) -> tuple[dict[int, Verdict], list[Verdict]]:
+    """Turn what the waivers name into WAIVED, and report waivers that are over or that nothing needs any more.
+
+    A waiver whose items were not measured stays silent: the missing measurement speaks for itself.
+    """
+    rows, others = dict(rows), list(others)
+    reports: list[Verdict] = []
+    for item in waivers:
+        if item.until < today:
+            reports.append(verdict(Code.WAIVER_EXPIRED, item.benchmark, f"void since {item.until}: {item.describe()}"))
+            continue
+        touched = False
+        for line, found in rows.items():
+            if item.names(found):
+                touched, rows[line] = True, _waived(found, item)
+        for index, found in enumerate(others):
+            if item.names(found):
+                touched, others[index] = True, _waived(found, item)
+        if not touched:
+            message = f"nothing fails that it excuses; remove it: {item.describe()}"
+            reports.append(verdict(Code.WAIVER_UNUSED, item.benchmark, message))
+    return rows, others + reports
+
+
+def _waived(found: Verdict, item: Waiver) -> Verdict:
+    """Give the verdict waived where its kind allows that, else as it is."""
+    if found.kind not in WAIVABLE:
+        return found
+    message = f"{found.code.value}: {found.message}; {item.describe()}"
+    return replace(found, kind=VerdictKind.WAIVED, code=Code.WAIVED, message=message)

@@ -1,0 +1,223 @@
+"""From failing lines to verdicts, and from verdicts to the frame that is kept.
+
+Everything that is the same for many lines is written once: texts are categories, and only lines that are not a PASS
+become objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from plumbline.model import Code, Verdict, VerdictKind, verdict
+from plumbline.validation.bounds import Bounds
+from plumbline.validation.expectations import RULES, Outcome
+from plumbline.validation.explanations import expected_by, expected_of, message_of, source_of
+from plumbline.validation.places import location, subject
+from plumbline.validation.readout import Readout
+
+if TYPE_CHECKING:
+    import numpy
+    import pandas
+
+PASS_MESSAGE = "within its limits"  # noqa: S105 - a verdict
+UNJUDGED_MESSAGE = "recorded; nothing bounds it"
+
+COLUMNS = (
+    "kind", "code", "place", "message", "benchmark", "indicator", "expected", "actual", "unit", "launch_id",
+    "node_count", "group", "node", "params", "reference", "gpu", "repeat", "lower", "upper", "warn_lower", "warn_upper",
+    "ceiling", "baseline", "item",
+)  # fmt: skip
+
+
+def row_verdicts(
+    frame: pandas.DataFrame, kinds: numpy.ndarray, bounds: Sequence[Bounds], outcome: Outcome, readout: Readout
+) -> dict[int, Verdict]:
+    """Give line → verdict for every line that is not a PASS: the first broken rule is the cause."""
+    import numpy as np
+
+    cause = np.full(len(frame), -1)
+    for index in range(len(RULES) - 1, -1, -1):
+        cause[outcome.failing[RULES[index].id]] = index
+    lines = np.flatnonzero(cause >= 0)
+    if not len(lines):
+        return {}
+    reasons = _MissingReasons(readout)
+    broken = frame.iloc[lines].astype({"node": object, "gpu": object})
+    place = places(broken)
+    found = {}
+    records: list[Any] = [*broken.itertuples(index=False)]
+    for at, (line, row) in enumerate(zip(lines, records, strict=True)):
+        rule, limits = RULES[cause[line]], bounds[kinds[line]]
+        code, message = rule.code, message_of(rule, limits, row)
+        if code is Code.NO_MEASUREMENT:
+            code, why = reasons.of(str(row.launch_id))
+            message = f"{message}: {why}"
+        found[int(line)] = verdict(
+            code,
+            place[at],
+            message,
+            benchmark=str(row.benchmark),
+            indicator=str(row.indicator),
+            expected=expected_by(rule, limits, row),
+            actual=float(row.value) if np.isfinite(row.value) else None,
+            unit=limits.unit or None,
+            launch_id=str(row.launch_id),
+            node_count=int(row.node_count),
+            group=_whole(row.group),
+            node=_text(row.node),
+            params=str(row.params),
+            reference=source_of(limits),
+        )
+    return found
+
+
+def _whole(value: Any) -> int | None:
+    import pandas as pd
+
+    return None if pd.isna(value) else int(value)
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+class _MissingReasons:
+    """Why a launch yielded no number, from what the readout says of launches. Each launch is looked up once."""
+
+    def __init__(self, readout: Readout) -> None:
+        self._said: dict[str, list[Verdict]] = {}
+        for item in readout.verdicts:
+            if item.launch_id is not None and item.kind is not VerdictKind.PASS:
+                self._said.setdefault(item.launch_id, []).append(item)
+        self._launches = [launch.launch_id for launch in readout.launches]
+        self._known: dict[str, tuple[Code, str]] = {}
+
+    def of(self, launch_id: str) -> tuple[Code, str]:
+        """Give the code of NOT_RUN and the reason in words."""
+        if launch_id not in self._known:
+            self._known[launch_id] = self._look_up(launch_id)
+        return self._known[launch_id]
+
+    def _look_up(self, launch_id: str) -> tuple[Code, str]:
+        source = launch_id.removeprefix("derived-")
+        if source == launch_id or source in self._said:
+            return _reason(self._said.get(source, []), "the output holds no such row")
+        rung = [item for one in self._launches if one.startswith(f"{source}-g") for item in self._said.get(one, [])]
+        benchmark = source.rpartition("-n")[0]
+        every = [i for one in self._launches if one.startswith(f"{benchmark}-n") for i in self._said.get(one, [])]
+        return _reason(rung or every, "what it is derived from was not measured")
+
+
+def _reason(said: Sequence[Verdict], otherwise: str) -> tuple[Code, str]:
+    for item in said:
+        if item.kind is VerdictKind.NOT_RUN:
+            return item.code, item.message
+    if said:
+        return Code.NO_MEASUREMENT, f"{said[0].code.value}: {said[0].message}"
+    return Code.NO_MEASUREMENT, otherwise
+
+
+def places(frame: pandas.DataFrame) -> numpy.ndarray:
+    """Name the place of every line."""
+    import numpy as np
+
+    whats, what = _distinct(frame, ["benchmark", "params"])
+    wheres, where = _distinct(frame, ["node_count", "group", "node", "gpu", "repeat"])
+    subjects = np.array([subject(str(b), str(p)) for b, p in whats], dtype=object)
+    spots = np.array(
+        [f" at {location(int(n), _whole(g), _text(node), _text(gpu), int(r))}" for n, g, node, gpu, r in wheres],
+        dtype=object,
+    )
+    named: numpy.ndarray = subjects[what] + spots[where] if len(frame) else np.array([], dtype=object)
+    return named
+
+
+def _distinct(frame: pandas.DataFrame, columns: list[str]) -> tuple[list[tuple[Any, ...]], numpy.ndarray]:
+    """Give the distinct combinations of columns, and for each line which one it has."""
+    groups = frame.groupby(columns, sort=False, observed=True, dropna=False)
+    first = frame.loc[(groups.cumcount() == 0).to_numpy(), columns]
+    return list(first.itertuples(index=False, name=None)), groups.ngroup().to_numpy()
+
+
+# -- the frame that is kept --------------------------------------------------------------------------------------
+
+
+def verdict_frame(
+    frame: pandas.DataFrame,
+    kinds: numpy.ndarray,
+    bounds: Sequence[Bounds],
+    rows: Mapping[int, Verdict],
+    others: Iterable[Verdict],
+    expected: int,
+) -> pandas.DataFrame:
+    """Give COLUMNS: the planned rows in plan order (item 'row'), then everything else (item 'launch').
+
+    `lower` and `upper` are the bounds that close first, whoever set them.
+    """
+    import numpy as np
+    import pandas as pd
+
+    head, of_kind, extra = frame.iloc[:expected], kinds[:expected], list(others)
+    same = np.zeros(expected, dtype=np.int64)
+    passing = [UNJUDGED_MESSAGE if expected_of(item) is None else PASS_MESSAGE for item in bounds]
+    shared: dict[str, tuple[numpy.ndarray, Sequence[str | None]]] = {
+        "kind": (same, [VerdictKind.PASS.value]),
+        "code": (same, [Code.OK.value]),
+        "message": (of_kind, passing),
+        "expected": (of_kind, [expected_of(item) for item in bounds]),
+        "unit": (of_kind, [item.unit or None for item in bounds]),
+        "reference": (of_kind, [source_of(item) for item in bounds]),
+        "item": (same, ["row"]),
+    }
+    for name in ("benchmark", "indicator", "launch_id", "node", "params", "gpu"):
+        column = head[name].astype("category").cat
+        shared[name] = (column.codes.to_numpy(dtype=np.int64), list(column.categories))
+    columns: dict[str, Any] = {
+        name: _text_column(codes, texts, name, rows, extra) for name, (codes, texts) in shared.items()
+    }
+    columns["place"] = [*places(head), *(item.place for item in extra)]
+    for name in ("node_count", "group", "repeat"):
+        tail = pd.Series([getattr(item, name, None) for item in extra], dtype="Int64")
+        columns[name] = pd.concat([head[name], tail]).array
+    for name, values in _numbers(head).items():
+        own = [item.actual if name == "actual" and item.actual is not None else np.nan for item in extra]
+        columns[name] = np.concatenate([values, np.array(own, dtype=float)])
+    return pd.DataFrame({name: columns[name] for name in COLUMNS})
+
+
+def _numbers(head: pandas.DataFrame) -> dict[str, numpy.ndarray]:
+    import numpy as np
+
+    value = head["value"].to_numpy(dtype=float)
+    return {
+        "actual": np.where(np.isfinite(value), value, np.nan),
+        "lower": np.fmax.reduce([head[n].to_numpy(dtype=float) for n in ("lower", "peer_lower", "baseline_lower")]),
+        "upper": np.fmin.reduce([head[n].to_numpy(dtype=float) for n in ("upper", "baseline_upper")]),
+        "warn_lower": np.fmax.reduce([head[n].to_numpy(dtype=float) for n in ("warn_lower", "baseline_warn_lower")]),
+        "warn_upper": np.fmin.reduce([head[n].to_numpy(dtype=float) for n in ("warn_upper", "baseline_warn_upper")]),
+        "ceiling": head["ceiling"].to_numpy(dtype=float),
+        "baseline": head["baseline"].to_numpy(dtype=float),
+    }
+
+
+def _text_column(
+    codes: numpy.ndarray, texts: Sequence[str | None], name: str, rows: Mapping[int, Verdict], extra: Sequence[Verdict]
+) -> Any:
+    """Give a categorical: what PASS lines share, what each other verdict says instead, and the extra verdicts."""
+    import numpy as np
+    import pandas as pd
+
+    known: dict[str, int] = {}
+
+    def code_of(text: str | None) -> int:
+        return -1 if text is None else known.setdefault(str(text), len(known))
+
+    renumbered = np.array([*map(code_of, texts), -1])
+    found = renumbered[codes]
+    if name in ("kind", "code", "message", "expected", "reference"):
+        for line, item in rows.items():
+            found[line] = code_of(getattr(item, name))
+    tail = [code_of("launch" if name == "item" else getattr(item, name, None)) for item in extra]
+    whole = np.concatenate([found, np.array(tail, dtype=np.int64)])
+    return pd.Categorical.from_codes(whole, categories=pd.Index(list(known)))
