@@ -38,8 +38,8 @@ from plumbline.model import (
     to_plain,
 )
 
-GRACE_S = 10.0
-"""Between SIGTERM and SIGKILL to the benchmark's process group."""
+GRACE_S = 3.0
+"""Between SIGTERM and SIGKILL to the benchmark's process group: an orchestrator gives this process 5 s in its turn."""
 RECORD_MARK = "PLUMBLINE_RECORD "
 """Starts the one log line that carries the record when the results volume cannot take it."""
 _WITHHELD = ("AIRFLOW", "_AIRFLOW", "MLFLOW_", "PLUMBLINE_SECRET", "AWS_SECRET", "AWS_SESSION")
