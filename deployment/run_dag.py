@@ -101,7 +101,7 @@ def _run(dag_id: str, conf: Mapping[str, Any], terminal: _Terminal, log: Path, s
 def _find_dag(dag_id: str) -> Any:
     from airflow.dag_processing.dagbag import DagBag  # noqa: PLC0415 - takes seconds
 
-    bag = DagBag(ROOT / "dags" / f"{dag_id}.py", include_examples=False)
+    bag = DagBag(ROOT / "dags" / f"{dag_id}.py")
     if dag_id not in bag.dags:
         raise SystemExit(f"no DAG {dag_id!r} in {ROOT / 'dags'}: {bag.import_errors or 'no such file'}")
     return bag.dags[dag_id]

@@ -55,8 +55,13 @@ class LaunchOperator(KubernetesPodOperator):
         """Give the task the time that its launches may take by plan, and the margin."""
         super().pre_execute(context)
         with errors_explained():
-            specs = self._run().plan().batch(self.batch_id)
-        self.execution_timeout = timedelta(seconds=sum(spec.timeout_s for spec in specs) + TIMEOUT_MARGIN_S)
+            plan = self._run().plan()
+        batches = [batch.batch_id for batch in plan.batches]
+        if self.batch_id not in batches:
+            raise AirflowFailException(f"{plan.run_id} has no batch {self.batch_id!r}: {', '.join(batches)}")
+        limit_s = sum(spec.timeout_s for spec in plan.batch(self.batch_id)) + TIMEOUT_MARGIN_S
+        self.execution_timeout = timedelta(seconds=limit_s)
+        say(f"launch {batches.index(self.batch_id) + 1}/{len(batches)}: {self.batch_id}")
 
     def execute(self, context: Context) -> None:
         """Run the batch to its end. What has a record already is not run again, so a retry loses nothing."""
@@ -82,9 +87,6 @@ class LaunchOperator(KubernetesPodOperator):
     def _launch_here(self) -> None:
         from plumbline import stages  # noqa: PLC0415 - not needed to parse a DAG
 
-        run = self._run()
-        batches = stages.batch_ids(run)
-        say(f"launch {batches.index(self.batch_id) + 1}/{len(batches)}: {self.batch_id}")
         self._in_process = True
         try:
             with errors_explained():
