@@ -1,0 +1,360 @@
+"""Why did a pod not run: pods and events of Kubernetes, as JSON or YAML, and as kubectl describe, events and get print.
+
+Of a capture the JSON lines that the capturing tool added are passed over. "No events found" is not health: events
+expire after an hour.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from plumbline.errors import OutputError
+from plumbline.model import Code, Scalar, to_plain
+from plumbline.readers._expectations import expected_count
+from plumbline.readers._json_documents import find_documents
+from plumbline.readers._kube_describe import Described, described
+from plumbline.readers._kube_diagnosis import Diagnosis, diagnose, explain
+from plumbline.readers._kube_events import KubeEvent, event_header, event_of
+from plumbline.readers._kube_reasons import refine
+from plumbline.readers._kube_tables import pod_rows
+from plumbline.readers.framing import strip_document
+from plumbline.readers.reading import Completeness, Fact, Item, Reading, Status
+from plumbline.readers.source import Source
+
+__all__ = [
+    "EXPECTATIONS", "FACTS", "INDICATORS", "NAME", "TOOL", "Diagnosis", "explain", "read", "sniff",
+]  # fmt: skip
+
+NAME = "kubernetes"
+TOOL = "Kubernetes pods and events: kubectl get -o json/yaml, describe, events, get events, get pods"
+INDICATORS: Mapping[str, tuple[str, str]] = {
+    "restarts": ("count", "how often a pod's containers were started again (params pod, namespace)"),
+}
+FACTS: Mapping[str, str] = {
+    "reason": "the one reason that explains the pod best, in Kubernetes' own word; of several pods the worst",
+    "category": "that reason as one of Plumbline's codes",
+    "message": "what Kubernetes says of it",
+    "phase": "Pending, Running, Succeeded, Failed or Unknown",
+    "terminal": "whether the pod will not change any more",
+    "exit_code": "exit code of the container that ended (the last end with another code than 0)",
+    "last_reason": "why the container before the present one ended",
+    "restarts": "how often a container was started again",
+    "gpus_requested": "GPUs that the pod asks for",
+    "container": "the container that is in the way",
+    "node": "where the pod was placed",
+    "name": "name of the pod",
+    "namespace": "its namespace",
+    "event": "reason of the event that explains most",
+    "type": "type of that event: Warning or Normal",
+    "first_error": "the first thing that went wrong, in Kubernetes' word",
+    "attempts": "how often the image was pulled, where that is the matter",
+    "events": "number of events (each once, whatever its count)",
+    "normal": "number of Normal events",
+    "warnings": "number of Warning events",
+    "event_reasons": "number of events for each reason",
+    "pods": "for each pod what is known of it, where there are several",
+    "phases": "number of pods in each phase",
+    "kind": "what was described, where it is no pod",
+    "complaint": "what kubectl says when it can't answer",
+}
+EXPECTATIONS: Mapping[str, str] = {"pods": "number of pods that must be in it"}
+
+_NONE = re.compile(r"^(No (?:events|resources) found(?: in [\w.-]{1,253} namespace)?\.?)\s*$", re.MULTILINE)
+_ERROR = re.compile(
+    r"^.{0,40}?((?:Error from server(?: \((?P<reason>\w{1,40})\))?|error|Unable to connect to the server|"
+    r"The connection to the server .{1,120} was refused)\b:? ?(?P<message>.{0,2000}))$",
+    re.MULTILINE,
+)
+_NEW_EVENTS = re.compile(r"^(?:LAST SEEN|LASTSEEN|NAMESPACE +LAST SEEN|FIRSTSEEN)\s", re.MULTILINE)
+_PODS = re.compile(r"^(?:NAMESPACE +)?NAME +READY +STATUS +RESTARTS +AGE", re.MULTILINE)
+_YAML = re.compile(r"^(?:- )?apiVersion: v1\s*$", re.MULTILINE)
+_YAML_LIMIT_BYTES = 4 << 20
+_BAD = (Code.OK, None)
+_INTERRUPTED = (Code.EVICTED, Code.PREEMPTED, Code.NODE_LOST, Code.NODE_NOT_READY, Code.TIMEOUT, Code.STOPPED)
+
+
+@dataclass(slots=True)
+class _Found:
+    """Everything in a file: pods as API objects, events, and what else there is."""
+
+    pods: list[Mapping[str, Any]] = field(default_factory=list)
+    events: list[KubeEvent] = field(default_factory=list)
+    own_events: dict[int, list[KubeEvent]] = field(default_factory=dict)
+    """Events that were printed with a pod, by the pod's position."""
+    kinds: list[str] = field(default_factory=list)
+    failures: list[tuple[str, str]] = field(default_factory=list)
+    """(reason, message) of objects that are no pods: Jobs that failed, refusals of the API server."""
+    nothing: str | None = None
+    complaint: str | None = None
+    tables: int = 0
+    cut: str | None = None
+
+
+def sniff(head: str) -> float:
+    """Look for kubectl's tables and descriptions, or for API objects."""
+    if _NEW_EVENTS.search(head) or _PODS.search(head):
+        return 0.95
+    if re.search(r"^Name: +\S", head, re.MULTILINE) and re.search(
+        r"^(?:Namespace|Roles|Containers): *", head, re.MULTILINE
+    ):
+        return 0.9
+    if re.search(r'"kind" ?: ?"(?:Pod|PodList|Event|EventList|List|Status)"', head) and '"apiVersion"' in head:
+        return 0.95
+    if _YAML.search(head) and re.search(r"^ {0,2}kind: (?:Pod|List|Event)\b", head, re.MULTILINE):
+        return 0.9
+    return 0.6 if _NONE.search(head) else 0.5 if "Error from server" in head else 0.0
+
+
+def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
+    """Give the restarts of each pod; what explains it is facts. Params: pod, namespace."""
+    text = source.text()
+    found = _find(text)
+    if not _anything(found) and "\n" in text:
+        stripped = strip_document(text)
+        found = _find(stripped) if stripped != text else found
+    if not _anything(found):
+        raise OutputError("no pod and no event of Kubernetes", source=source.name, excerpt=text.strip()[:80])
+    ended = text.endswith(("\n", "\r", "}", "]", '"')) or not found.tables
+    diagnoses = [diagnose(pod, found.own_events.get(at, _about(found, pod))) for at, pod in enumerate(found.pods)]
+    for diagnosis in diagnoses:
+        if diagnosis.restarts is not None:
+            place: dict[str, Scalar] = {"pod": diagnosis.name, "namespace": diagnosis.namespace}
+            yield Reading("restarts", float(diagnosis.restarts), "count", {k: v for k, v in place.items() if v})
+    everything = [*found.events, *(event for events in found.own_events.values() for event in events)]
+    main = _worst(diagnoses) or _without_pod(found, everything)
+    yield from _facts(found, diagnoses, main, everything)
+    yield _completeness(found, diagnoses, main, expect, ended=ended)
+
+
+def _anything(found: _Found) -> bool:
+    return bool(
+        found.pods or found.events or found.kinds or found.failures or found.nothing or found.complaint or found.tables
+        or found.cut
+    )  # fmt: skip
+
+
+def _find(text: str) -> _Found:
+    found = _Found()
+    documents = find_documents(text, '"kind"')
+    for document in documents.objects:
+        _take(found, document)
+    if documents.cut and '"apiVersion"' in text:
+        found.cut = "a JSON document stops before its end"
+    if not found.pods and not found.events and not found.kinds and not found.failures and _YAML.search(text):
+        for one_document in _yaml(text):
+            _take(found, one_document)
+    for one in described(text):
+        _take_description(found, one)
+    _take_tables(found, text)
+    if match := _NONE.search(text):
+        found.nothing = match[1]
+    if match := _ERROR.search(text):
+        found.complaint = match[1].strip()
+        if match["reason"]:
+            found.failures.append((match["reason"], match["message"].strip()))
+    return found
+
+
+def _take(found: _Found, document: Mapping[str, Any], depth: int = 0) -> None:
+    """Take an API object: a pod, an event, a list of them, a refusal, a Job."""
+    kind = document.get("kind")
+    items = document.get("items")
+    if isinstance(items, list) and depth < 3 and isinstance(kind, str) and kind.endswith("List"):
+        for item in items:
+            if isinstance(item, dict):
+                inner = kind.removesuffix("List")
+                _take(found, item if "kind" in item or not inner else {**item, "kind": inner}, depth + 1)
+        found.tables += not items
+        found.nothing = found.nothing or (None if items else f"an empty {kind}")
+    elif kind == "Pod" and isinstance(document.get("metadata"), dict):
+        found.pods.append(document)
+    elif kind == "Event" and isinstance(document.get("reason"), str):
+        found.events.append(event_of(document))
+    elif kind == "Status" and document.get("status") == "Failure":
+        found.failures.append((str(document.get("reason") or "Failure"), str(document.get("message") or "")))
+    elif isinstance(kind, str) and isinstance(document.get("metadata"), dict):
+        found.kinds.append(kind)
+        found.failures += _failed_conditions(document)
+
+
+def _failed_conditions(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Give the reasons for which a Job, Workload or PodGroup says that it can't go on."""
+    status = document.get("status")
+    conditions = status.get("conditions") if isinstance(status, dict) else None
+    for condition in conditions if isinstance(conditions, list) else []:
+        if not isinstance(condition, dict):
+            continue
+        kind, state = condition.get("type"), condition.get("status")
+        failed = kind in ("Failed", "FailureTarget", "Evicted", "Preempted", "ReplicaFailure", "Unschedulable")
+        waiting = kind in ("QuotaReserved", "Admitted")
+        if (failed and state == "True") or (waiting and state == "False"):
+            yield str(condition.get("reason") or kind), str(condition.get("message") or "")
+
+
+def _take_description(found: _Found, one: Described) -> None:
+    if one.kind == "Pod":
+        found.own_events[len(found.pods)] = one.events
+        found.pods.append(one.data)
+        if not one.whole:
+            found.cut = "the description stops before its events"
+    else:
+        found.kinds.append(one.kind or "object")
+        found.events += one.events
+    found.tables += 1
+
+
+def _take_tables(found: _Found, text: str) -> None:
+    """Take the tables of kubectl events, kubectl get events and kubectl get pods, which are not indented."""
+    table = None
+    for line in text.splitlines():
+        if line[:1] in (" ", "\t", ""):
+            table = table if line.strip() else None
+            continue
+        begun = event_header(line)
+        if begun is not None:
+            table = begun
+            found.tables += 1
+        elif table is not None and (event := table.row(line)) is not None:
+            found.events.append(event)
+    if _PODS.search(text):
+        found.pods += pod_rows(text)
+        found.tables += 1
+
+
+def _yaml(text: str) -> Iterator[Mapping[str, Any]]:
+    """Read the YAML documents of kubectl get -o yaml; nothing where they are too large, cut, or use anchors."""
+    start = _YAML.search(text)
+    body = text[start.start() :] if start else ""
+    if not body or len(body) > _YAML_LIMIT_BYTES or re.search(r"[:-] [&*]\w", body):
+        return
+    try:
+        import yaml  # noqa: PLC0415 - only here, and absent in the images that run benchmarks
+    except ImportError:
+        return
+    try:
+        yield from [document for document in yaml.safe_load_all(body) if isinstance(document, dict)]
+    except (yaml.YAMLError, ValueError, RecursionError, TypeError, OverflowError):
+        return
+
+
+def _about(found: _Found, pod: Mapping[str, Any]) -> list[KubeEvent]:
+    """Give the events about a pod; all of them where there is one pod only."""
+    metadata = pod.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    about = [event for event in found.events if event.object.lower() == f"pod/{name}".lower()]
+    return about or (list(found.events) if len(found.pods) == 1 and not _names_pods(found.events) else [])
+
+
+def _names_pods(events: Sequence[KubeEvent]) -> bool:
+    return any(event.object.lower().startswith("pod/") for event in events)
+
+
+def _worst(diagnoses: Sequence[Diagnosis]) -> Diagnosis | None:
+    """Give the pod that needs explaining most: one with a reason, failed before pending."""
+    order = {"Failed": 3, "Pending": 2, "Unknown": 2, "Running": 1}
+    return max(
+        diagnoses, key=lambda one: (one.category not in _BAD, order.get(one.phase or "", 0)), default=None
+    )  # fmt: skip
+
+
+def _without_pod(found: _Found, events: Sequence[KubeEvent]) -> Diagnosis:
+    """Say what events and refusals say where no pod is in the file."""
+    diagnosis = diagnose({}, events)
+    objects = {event.object for event in events}
+    if len(objects) == 1 and (name := objects.pop().partition("/")[2]):
+        diagnosis = dataclasses.replace(diagnosis, name=name)
+    if diagnosis.category is None and found.failures:
+        reason, message = found.failures[0]
+        finding = refine(reason, message)
+        unknown = reason == "NotFound"
+        return dataclasses.replace(
+            diagnosis, reason=reason, category=None if unknown else finding.category, message=message
+        )
+    return diagnosis
+
+
+def _facts(
+    found: _Found, diagnoses: Sequence[Diagnosis], main: Diagnosis, events: Sequence[KubeEvent]
+) -> Iterator[Fact]:
+    for name, attribute in _FACT_OF.items():
+        value = getattr(main, attribute)
+        if value is not None and value != "":
+            yield Fact(name, to_plain(value))
+    if diagnoses:
+        yield Fact("terminal", main.terminal)
+    if events or found.nothing or found.tables or found.own_events:
+        yield Fact("events", len(events))
+        yield Fact("normal", sum(event.type == "Normal" for event in events))
+        yield Fact("warnings", sum(event.warning for event in events))
+    if events:
+        yield Fact("event_reasons", dict(Counter(event.reason for event in events)))
+    if len(diagnoses) > 1:
+        yield Fact("phases", dict(Counter(one.phase or "none" for one in diagnoses)))
+        yield Fact("pods", [{k: v for k, v in to_plain(one).items() if v is not None} for one in diagnoses])
+    if found.kinds:
+        yield Fact("kind", found.kinds[0])
+    if (said := found.complaint or found.nothing) is not None:
+        yield Fact("complaint", said)
+
+
+_FACT_OF = {
+    "reason": "reason", "category": "category", "message": "message", "phase": "phase", "exit_code": "exit_code",
+    "last_reason": "last_reason", "restarts": "restarts", "gpus_requested": "gpus_requested", "container": "container",
+    "node": "node", "name": "name", "namespace": "namespace", "event": "event", "type": "event_type",
+    "first_error": "first_error", "attempts": "attempts",
+}  # fmt: skip
+
+
+def _completeness(
+    found: _Found, diagnoses: Sequence[Diagnosis], main: Diagnosis, expect: Mapping[str, Scalar], *, ended: bool
+) -> Completeness:
+    wanted = expected_count(expect, "pods")
+    expected: dict[str, Any] = {} if wanted is None else {"pods": wanted}
+    counts = {"pods": len(diagnoses), "events": len(found.events) + sum(map(len, found.own_events.values()))}
+    status, reason = _status(diagnoses, main)
+    if not diagnoses:
+        status, reason = _status_without_pod(found, main)
+    if status in (Status.COMPLETE, Status.UNKNOWN) and wanted is not None and wanted != len(diagnoses):
+        status, reason = Status.INCOMPLETE, f"{len(diagnoses)} pods, {wanted} expected"
+    if status is Status.COMPLETE and (found.cut or not ended):
+        status, reason = Status.INCOMPLETE, found.cut or "the last line has no line end"
+    return Completeness(NAME, status, expected, counts, reason)
+
+
+def _status(diagnoses: Sequence[Diagnosis], main: Diagnosis) -> tuple[Status, str]:
+    """Say what the pods' states mean for a run in them."""
+    why = f"{main.name or 'pod'}: {main.reason or main.phase or 'no phase'}" + (
+        f": {main.message[:300]}" if main.message else ""
+    )
+    phases = {one.phase for one in diagnoses}
+    if phases == {"Succeeded"}:
+        return Status.COMPLETE, ""
+    if main.phase == "Failed":
+        interrupted = main.category in _INTERRUPTED
+        started = main.started or main.exit_code is not None or main.category is Code.BENCHMARK_FAILED
+        return (Status.ABORTED if interrupted else Status.FAILED if started else Status.NOT_STARTED), why
+    if main.category not in _BAD:
+        if main.started and main.category not in (Code.IMAGE_PULL, Code.UNSCHEDULABLE):
+            return (Status.INCOMPLETE if main.category in _INTERRUPTED else Status.FAILED), why
+        return Status.NOT_STARTED, why
+    if "Running" in phases or "Succeeded" in phases:
+        return Status.INCOMPLETE, f"not finished: {', '.join(sorted(phase or 'no phase' for phase in phases))}"
+    return (Status.NOT_STARTED if phases == {"Pending"} else Status.UNKNOWN), why
+
+
+def _status_without_pod(found: _Found, main: Diagnosis) -> tuple[Status, str]:
+    """Say what events or refusals alone mean: they never prove that a pod is well."""
+    if found.failures and not found.events:
+        reason, message = found.failures[0]
+        return (Status.UNKNOWN if reason == "NotFound" else Status.NOT_STARTED), f"{reason}: {message[:300]}"
+    if found.complaint:
+        return Status.UNKNOWN, found.complaint[:300]
+    if found.nothing and not found.events:
+        return Status.UNKNOWN, f"{found.nothing} Events expire after an hour: none is not health"
+    told = f"{main.reason}: {main.message[:300]}" if main.reason else "nothing wrong in them"
+    return Status.UNKNOWN, f"events without the pod ({told})"
