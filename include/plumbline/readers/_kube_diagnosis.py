@@ -80,7 +80,7 @@ def diagnose(pod: Mapping[str, Any], events: Sequence[KubeEvent]) -> Diagnosis:
         category=finding.category if finding else (Code.OK if phase == "Succeeded" else None),
         message=(finding.message if finding else "") or (telling.message if telling else ""),
         terminal=phase in ("Succeeded", "Failed"),
-        started=any(_ran(container) for container in containers),
+        started=any(_ran(container) for container in containers) or bool(_restarts(containers)),
         exit_code=ended.get("exitCode") if ended else None,
         last_reason=_last_reason(containers),
         restarts=_restarts(containers),

@@ -66,8 +66,8 @@ EXPECTATIONS: Mapping[str, str] = {"pods": "number of pods that must be in it"}
 
 _NONE = re.compile(r"^(No (?:events|resources) found(?: in [\w.-]{1,253} namespace)?\.?)\s*$", re.MULTILINE)
 _ERROR = re.compile(
-    r"^.{0,40}?((?:Error from server(?: \((?P<reason>\w{1,40})\))?|error|Unable to connect to the server|"
-    r"The connection to the server .{1,120} was refused)\b:? ?(?P<message>.{0,2000}))$",
+    r"^.{0,40}?((?:Error from server(?: \((?P<reason>\w{1,40})\))?: |error: |Unable to connect to the server: |"
+    r"The connection to the server .{1,120} was refused)(?P<message>.{0,2000}))$",
     re.MULTILINE,
 )
 _NEW_EVENTS = re.compile(r"^(?:LAST SEEN|LASTSEEN|NAMESPACE +LAST SEEN|FIRSTSEEN)\s", re.MULTILINE)
@@ -351,7 +351,10 @@ def _status_without_pod(found: _Found, main: Diagnosis) -> tuple[Status, str]:
     """Say what events or refusals alone mean: they never prove that a pod is well."""
     if found.failures and not found.events:
         reason, message = found.failures[0]
-        return (Status.UNKNOWN if reason == "NotFound" else Status.NOT_STARTED), f"{reason}: {message[:300]}"
+        refused = 'pods "' in message or main.category is Code.QUOTA or bool(found.kinds)
+        return (
+            Status.NOT_STARTED if refused and reason != "NotFound" else Status.UNKNOWN
+        ), f"{reason}: {message[:300]}"
     if found.complaint:
         return Status.UNKNOWN, found.complaint[:300]
     if found.nothing and not found.events:
