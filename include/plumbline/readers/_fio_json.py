@@ -146,8 +146,8 @@ def _sift_line(line: str, number: int, gatherers: dict[str, _Gatherer]) -> Itera
     else:
         origin, text = peel(line)
         gatherer = gatherers.get(origin)
-    if gatherer is not None and gatherer.indented and text.rstrip() == "{":
-        del gatherers[origin]  # no such line stands inside a document: the last one was cut
+    if gatherer is not None and (gatherer.indented or not gatherer.is_fio) and text.rstrip() == "{":
+        del gatherers[origin]  # no such line stands inside an indented document: the last one was cut
         yield from _given_up(gatherer)
         gatherer = None
     rest = text

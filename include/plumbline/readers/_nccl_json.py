@@ -59,6 +59,7 @@ _DEVICE = {
     "rank": "rank",
     "group": "group",
     "pid": "pid",
+    "host": "host",
     "hostname": "host",
     "device": "device",
     "device_hex": "bus_id",
@@ -162,12 +163,11 @@ def _configure(run: Run, data: Mapping[str, Any]) -> None:
         if (value := _whole(config.get(key))) is not None and {"min_bytes", "max_bytes"} <= run.settings.keys():
             run.settings["step"], run.settings["by_factor"] = value, by_factor
     for device in _list(config.get("devices")) or _list(data.get("devices")):
-        values = {name: _dict(device).get(key) for key, name in _DEVICE.items()}
         run.ranks.append(
             {
                 name: _text(value) if isinstance(value, str) else _whole(value)
-                for name, value in values.items()
-                if value is not None
+                for key, name in _DEVICE.items()
+                if (value := _dict(device).get(key)) is not None
             }
         )
     if run.ranks:
@@ -176,15 +176,18 @@ def _configure(run: Run, data: Mapping[str, Any]) -> None:
     for name in ("start_time", "end_time"):
         if isinstance(data.get(name), str):
             run.extra[name] = _text(data[name])
-    if code := _whole(data.get("nccl_version")):
-        run.extra["nccl_version"] = version_of_code(code)
+    version = data.get("nccl_version")
+    if version := version_of_code(version) if type(version) is int else _text(version):
+        run.extra["nccl_version"] = version
         run.extra["library"] = "nccl"
 
 
 def _row(result: Any) -> Row | None:
     result = _dict(result)
     size, count, dtype = _whole(result.get("size")), _whole(result.get("count")), _word(result.get("type"))
-    if size is None or count is None or not dtype or "experiment_name" not in result:
+    # A result that was being written when the test stopped is closed early: it lacks its last key, or a placement.
+    whole = "experiment_name" in result or all(isinstance(result.get(key), dict) for key, _ in _PLACES)
+    if size is None or count is None or not dtype or not whole:
         return None
     groups: list[tuple[bool, tuple[str, ...]]] = []
     values: list[float | None] = []

@@ -24,6 +24,7 @@ OPERATIONS = (
     "hypercube",
 )
 _PROGRAM = re.compile(rf"(?<![A-Za-z0-9])({'|'.join(OPERATIONS)})_perf")
+_STARTED = re.compile(rf"Collective test starting:\s+(?:\S*/)?({'|'.join(OPERATIONS)})(?:_perf|\b)")
 _SETTINGS = re.compile(
     r"nThread:?\s+(?P<threads>\d{1,9})\s+nGpus:?\s+(?P<gpus>\d{1,9})\s+minBytes:?\s+(?P<min_bytes>\d{1,18})\s+"
     r"maxBytes:?\s+(?P<max_bytes>\d{1,18})\s+step:\s+(?P<step>\d{1,18})\((?P<by>factor|bytes)\)"
@@ -149,6 +150,12 @@ def version_of_code(code: int) -> str | None:
 def program_named(line: str) -> str | None:
     """Give the operation whose program a line names ('…/all_reduce_perf_mpi -b 8' is all_reduce)."""
     match = _PROGRAM.search(line)
+    return match[1] if match else None
+
+
+def operation_started(line: str) -> str | None:
+    """Give the operation of 'Collective test starting: all_reduce_perf' (or, of Plumbline's program, 'all_reduce')."""
+    match = _STARTED.search(line)
     return match[1] if match else None
 
 

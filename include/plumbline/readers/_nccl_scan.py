@@ -134,7 +134,7 @@ class Scan:
             return due
         elif "Collective test starting" in text or "nccl-tests version" in text:
             due = self._new_run(origin, lambda run: run.begun or bool(run.settings))
-            self._open[origin].operation = log.program_named(text) or self._open[origin].operation
+            self._open[origin].operation = log.operation_started(text) or self._open[origin].operation
             self.chatter.version_line(text)
             return due
         else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from plumbline.errors import OutputError
 from plumbline.model import Scalar
@@ -127,10 +128,17 @@ class _Output:
     def add_text(self, text: TextReports) -> None:
         """Add the runs in text and terse form, unless they are the same reports in a second format."""
         self.announced = text.announced()
-        known = {_fingerprint(job) for job in self.jobs()}
         for run in text.runs():
-            if not known or not {_fingerprint(job) for job in run.jobs} <= known:
-                self.runs.append(run)
+            mine = {_fingerprint(job) for job in run.jobs}
+            known = {_fingerprint(job) for job in self.jobs()}
+            if known and mine <= known:
+                continue
+            for index, other in enumerate(self.runs):
+                # A document that was cut holds less than the text of the same report: what is missing stays said.
+                if other.problems and {_fingerprint(job) for job in other.jobs} <= mine:
+                    self.runs[index] = replace(other, jobs=(), all_clients=None)
+            self.runs.append(run)
+        self.runs = [run for run in self.runs if run.jobs or run.problems or run.container != "text"]
 
     def add_message(self, line: str) -> None:
         match = _MESSAGE.match(line)
@@ -263,15 +271,14 @@ def _statement(output: _Output, expect: Mapping[str, Scalar]) -> Completeness:
     """Judge whether fio said all that it had to say, and whether it is what was expected."""
     jobs, errors = output.jobs(), output.errors()
     found: dict[str, object] = {"jobs": len(jobs), "errors": len(errors)}
-    causes: list[tuple[Status, str]] = [(Status.FAILED, error) for error in errors]
+    causes: list[tuple[Status, str]] = [] if jobs else [_no_result(output)]
+    causes += [(Status.FAILED, error) for error in errors]
     causes += [(Status.ABORTED, f"fio was stopped by signal {number}") for number in output.signals]
     for run in output.runs:
         causes += [(Status.INCOMPLETE, problem) for problem in run.problems]
         if run.container == "terse" and "jobs" not in expect:
             causes.append((Status.UNKNOWN, "terse output has no end mark, and no number of jobs was expected"))
     causes += [(Status.INCOMPLETE, problem) for job in jobs for problem in shortfalls(job)]
-    if not jobs:
-        causes.append(_no_result(output))
     for key, wrong in differences(jobs, expect, errors=len(errors)):
         status = Status.INCOMPLETE if key == "jobs" else Status.FAILED
         causes.append((Status.UNKNOWN if wrong.startswith("not told") else status, f"{key}: {wrong}"))

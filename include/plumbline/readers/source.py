@@ -63,6 +63,7 @@ class Source:
                 while chunk.endswith(b"\r") and (more := self._stream.read(1)):
                     chunk += more
                 self.crlf_ends += chunk.count(b"\r\n")
+                self.carriage_returns += chunk.count(b"\r")
                 chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
             head, newline, tail = chunk.partition(b"\n")
             if not newline:
@@ -87,6 +88,9 @@ class Source:
 
     crlf_ends: int = 0
     r"""How many lines ended with `\r\n` so far."""
+
+    carriage_returns: int = 0
+    """How many carriage returns were read so far, those of `crlf_ends` too: progress output overwrites lines."""
 
     def lines(self) -> Iterator[str]:
         """Give decoded lines without colour codes. Bytes that are not UTF-8 become U+FFFD."""
