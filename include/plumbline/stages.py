@@ -18,7 +18,7 @@ from plumbline.clusters.profile import ClusterProfile, load_profile
 from plumbline.configuration import project_root
 from plumbline.errors import ConfigError, OutputError
 from plumbline.execution import lock
-from plumbline.execution.environment import hardware_identity, software_environment, utc_now
+from plumbline.execution.environment import hardware_identity, software_environment
 from plumbline.execution.launcher import launcher
 from plumbline.execution.plan import make_plan, plan_data
 from plumbline.suites.suite import Suite, load_suite
@@ -57,24 +57,29 @@ def prepare(
     trigger: str,
     tags: Mapping[str, str] | None = None,
     holder_pid: int | None = None,
+    now: datetime | None = None,
 ) -> RunDirectory:
     """Take the cluster's lock, plan, and write down all that judging will need: the run can start.
 
-    `trigger` says who asked (cli, nightly, acceptance). With `holder_pid` the lock ends with that process.
+    `trigger` says who asked (cli, nightly, acceptance). With `holder_pid` the lock ends with that process. `now` sets
+    the night of a simulated cluster; a measured run can't choose its time.
     Raises ConfigError, ClusterBusyError, LaunchError; the lock is given back when something fails.
     """
     profile, chosen = load(cluster, suite, settings)
     results = results_directory(profile)
-    run_id = new_run_id()
+    if now is not None and profile.launcher != "simulated":
+        raise ConfigError(f"{profile.name} is a real cluster: a run of another time than now can't be measured")
+    moment = now or datetime.now(UTC)
+    run_id = new_run_id(moment)
     lock.acquire(results / profile.name, run_id, f"{trigger} {chosen.name}", lease(profile), holder_pid)
     try:
-        inventory = launcher(profile).inventory(profile, datetime.now(UTC).date())
+        inventory = launcher(profile).inventory(profile, moment.date())
         plan = make_plan(profile, chosen, inventory, run_id=run_id, seed=int(run_id[-6:], 16))
         run = RunDirectory.create(results, profile.name, chosen.name, run_id)
         run.write_evidence("profile", profile.model_dump(mode="json"))
         run.write_evidence("suite", chosen.model_dump(mode="json"))
         run.write_evidence("references", limits_in_force(profile, chosen, results, run_id))
-        run.write_evidence("environment", _environment(trigger, settings, tags or {}))
+        run.write_evidence("environment", {**_environment(trigger, settings, tags or {}), "prepared_at": _utc(moment)})
         run.write_evidence("plan", plan_data(plan))
     except BaseException:
         lock.release(results / profile.name, run_id)
@@ -101,7 +106,6 @@ def _environment(trigger: str, settings: Mapping[str, Any], tags: Mapping[str, s
         "trigger": trigger,
         "settings": dict(settings),
         "tags": dict(tags),
-        "prepared_at": utc_now(),
         "hardware": hardware_identity(),
         "software": software_environment(),
     }
@@ -140,10 +144,23 @@ def launch_batch(run_dir: Path, batch_id: str, progress: Progress) -> None:
 def seal(run_dir: Path) -> str:
     """End the run's evidence, give the cluster back, and give the manifest's digest."""
     run = RunDirectory.open(run_dir)
-    digest = run.seal()
+    digest = run.seal(_clock(run))
     lock.release(_results_of(run) / run.path.parent.parent.name, run.run_id)
     link_latest(_results_of(run), run)
     return digest
+
+
+def _clock(run: RunDirectory) -> datetime | None:
+    """Give a simulated run's own clock; None stands for now."""
+    if run.profile().launcher != "simulated":
+        return None
+    from plumbline.simulation.launcher import clock_of  # noqa: PLC0415 - only for simulated runs
+
+    return clock_of(run.evidence)
+
+
+def _utc(moment: datetime) -> str:
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def _results_of(run: RunDirectory) -> Path:

@@ -177,7 +177,7 @@ def storage_rates(truth: Truth, groups: Groups, clients: int, rng: Generator) ->
     share = np.minimum(CLIENT_PEAK_MB_S * groups.nodes * node, STORAGE_PEAK_MB_S * truth.storage)
     share = np.minimum(share, CLIENT_PEAK_MB_S * groups.nodes * truth.storage)
     found: dict[str, NDArray[Any]] = {}
-    for job, factor in (("seqwrite", 0.72), ("seqread", 1.0), ("randread", 26.0), ("randwrite", 14.0)):
+    for job, factor in (("seq_write", 0.72), ("seq_read", 1.0), ("rand_read", 26.0), ("rand_write", 14.0)):
         night = 1 + np.clip(rng.normal(0, STORAGE_NOISE, (len(groups.index), 1)), -0.2, 0.2)
         each = 1 + np.clip(rng.normal(0, 0.015, (len(groups.index), clients)), -0.1, 0.1)
         found[job] = np.asarray((share * factor / clients)[:, None] * night * each)

@@ -121,7 +121,7 @@ class RunDirectory:
             except (KeyError, TypeError, ValueError) as error:
                 yield path, OutputError(f"damaged record: {error!r}", source=path.name)
 
-    def seal(self) -> str:
+    def seal(self, now: datetime | None = None) -> str:
         """Write manifest.json over every evidence file and give its digest; a sealed run only gives the digest."""
         if not self.sealed:
             files = {
@@ -131,7 +131,9 @@ class RunDirectory:
                 }
                 for path in _files(self.evidence)
             }
-            write_atomically(self.evidence / MANIFEST, _pretty({"schema_version": 1, "files": files}))
+            sealed_at = (now or datetime.now(UTC)).isoformat(timespec="seconds")
+            manifest = {"schema_version": 1, "sealed_at": sealed_at, "files": files}
+            write_atomically(self.evidence / MANIFEST, _pretty(manifest))
         return self.manifest_sha256()
 
     @property
@@ -144,6 +146,13 @@ class RunDirectory:
         if not self.sealed:
             raise OutputError("no manifest.json: the run is unfinished", source=self.run_id)
         return file_sha256(self.evidence / MANIFEST)
+
+    def sealed_at(self) -> datetime | None:
+        """Give when the evidence was sealed, by the orchestrator's clock; None when that is not known."""
+        try:
+            return datetime.fromisoformat(_read_json(self.evidence / MANIFEST)["sealed_at"])
+        except (OutputError, KeyError, TypeError, ValueError):
+            return None
 
     # -- derived -------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from plumbline.execution.launcher import ANSWERS
 from plumbline.execution.run_one import file_sha256
 from plumbline.model import Code, LaunchSpec, Outcome, RunRecord, Verdict, verdict
 from plumbline.tracking.run_directory import RunDirectory, run_time
+from plumbline.validation.snapshot_checks import snapshot_problems
 
 CLOCK_TOLERANCE = timedelta(seconds=120)
 """How far clocks of nodes and orchestrator may differ before a record's times count as wrong. Assumption: NTP is on."""
@@ -53,6 +54,7 @@ def record_verdicts(
     if profile.launcher == "local" and hardware and found and found != hardware:
         yield verdict(Code.WRONG_HARDWARE, place, f"ran on hardware {found}, planned on {hardware}", **fields)
     yield from (verdict(code, place, message, **fields) for code, message in _raw_problems(run, record))
+    yield from (verdict(code, place, message, **fields) for code, message in snapshot_problems(spec, record))
 
 
 def _clock_problems(run: RunDirectory, record: RunRecord) -> Iterator[tuple[Code, str]]:
@@ -64,8 +66,9 @@ def _clock_problems(run: RunDirectory, record: RunRecord) -> Iterator[tuple[Code
     made = run_time(run.run_id)
     if started < made - CLOCK_TOLERANCE:
         yield Code.OLD_OUTPUT, f"started {record.started_at}, before the run was made ({made:%Y-%m-%dT%H:%M:%SZ})"
-    if ended > datetime.now(UTC) + CLOCK_TOLERANCE:
-        yield Code.CLOCK_SKEW, f"ended {record.ended_at}, in the future"
+    sealed = run.sealed_at() or datetime.now(UTC)
+    if ended > sealed + CLOCK_TOLERANCE:
+        yield Code.CLOCK_SKEW, f"ended {record.ended_at}, after the run was sealed ({sealed:%Y-%m-%dT%H:%M:%SZ})"
     if ended < started or abs((ended - started).total_seconds() - record.duration_s) > max(5, record.duration_s * 0.1):
         yield (
             Code.CLOCK_SKEW,

@@ -1,0 +1,81 @@
+"""One simulated night: the cluster, its truth, its noise, and its clock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from plumbline.clusters.inventory import static_inventory
+from plumbline.clusters.profile import ClusterProfile
+from plumbline.model import LaunchSpec
+from plumbline.simulation.faults import Scenario
+from plumbline.simulation.hardware import HardwareModel, hardware_model
+from plumbline.simulation.physics import STEP_COMMON, Groups, generator
+from plumbline.simulation.truth import NCCL, OLD_DRIVER, OLD_NCCL, Truth, truth_of
+
+if TYPE_CHECKING:
+    from numpy.random import Generator
+
+_BUSES = ("19", "3b", "4c", "5d", "9b", "bb", "cb", "db", "1a", "3c", "4d", "5e", "9c", "bc", "cc", "dc")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Night:
+    """What all launches of a night share. The same profile, scenario and moment give the same night."""
+
+    profile: ClusterProfile
+    model: HardwareModel
+    scenario: Scenario
+    moment: datetime
+    truth: Truth
+
+    @classmethod
+    def of(cls, profile: ClusterProfile, scenario: Scenario, moment: datetime) -> Night:
+        """Set up a night. Raises ConfigError for unknown hardware or a fault that names nothing."""
+        model = hardware_model(profile.accelerator.model)
+        inventory = static_inventory(profile, moment.date())
+        truth = truth_of(inventory, model, scenario.faults, moment.date(), moment.hour)
+        return cls(profile=profile, model=model, scenario=scenario, moment=moment, truth=truth)
+
+    def noise(self, *parts: str | int) -> Generator:
+        """Give the noise of one place in this night."""
+        return generator(self.scenario.seed, self.profile.name, self.moment.strftime("%Y%m%dT%H"), *parts)
+
+    @cached_property
+    def step_common(self) -> float:
+        """Give the night's common mode of step time: everything a little faster or slower."""
+        return float(1 + self.noise("common").normal(0, STEP_COMMON))
+
+    @cached_property
+    def _index(self) -> dict[str, int]:
+        return {name: i for i, name in enumerate(self.truth.names)}
+
+    def groups(self, specs: Sequence[LaunchSpec]) -> Groups:
+        """Give the node indices of the launches of a batch: all have the same number of nodes."""
+        import numpy as np
+
+        return Groups(index=np.array([[self._index[name] for name in spec.nodes] for spec in specs]))
+
+    def node(self, name: str) -> int:
+        """Give a node's index."""
+        return self._index[name]
+
+    def driver(self, node: int) -> str:
+        """Give the driver version that a node runs."""
+        return OLD_DRIVER if self.truth.old_driver[node] else self.model.driver
+
+    def nccl(self, nodes: Sequence[int]) -> str:
+        """Give the NCCL version that a group ends up with: the oldest."""
+        return OLD_NCCL if bool(self.truth.old_nccl[list(nodes)].any()) else NCCL
+
+    def devices(self, name: str) -> list[tuple[str, int, str, str]]:
+        """Give host, number, bus id and product of the GPUs that a node has."""
+        present = self.truth.present[self._index[name]]
+        return [(name, g, f"0000:{_BUSES[g]}:00", self.model.product) for g in range(self.model.gpus) if present[g]]
+
+    def hardware(self, name: str) -> dict[str, Any]:
+        """Give a node's identity, which survives a rename."""
+        return {"hardware_id": f"sim-{self.profile.name}-{name}", "hostname": name, "simulated": True}
