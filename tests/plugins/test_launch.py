@@ -13,11 +13,11 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.prepared_run import prepare_run
 
 from plumbline_airflow.failures import LaunchStopped
 from plumbline_airflow.launch import LaunchOperator
 from plumbline_airflow.progress import STOP
-from tests.prepared_run import prepare_run
 
 ROOT = Path(__file__).resolve().parents[2]
 

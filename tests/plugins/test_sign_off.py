@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from tests.run_builder import build_run
 
 from plumbline.model import Code, Origin, verdict
 from plumbline.tracking.run_directory import RunDirectory
 from plumbline_airflow import sign_off
 from plumbline_airflow.sign_off import SignOffOperator, question, record, refused
-from tests.run_builder import build_run
 
 ADA = {"id": "1", "name": "ada"}
 
@@ -153,8 +153,8 @@ def test_the_question_shows_the_verdict_and_warns_where_approving_is_in_vain(clo
 
 
 @pytest.mark.parametrize(("origin", "gate", "accepted"), [
-    ("measured", "open", True), ("measured", "closed", False), ("simulated", "open", False), ("simulated", "closed", False),
-    ("", "open", False), ("measured", "", False),
+    ("measured", "open", True), ("measured", "closed", False), ("simulated", "open", False),
+    ("simulated", "closed", False), ("", "open", False), ("measured", "", False),
 ])  # fmt: skip
 def test_only_an_open_gate_over_measured_numbers_can_be_accepted(origin: str, gate: str, accepted: bool) -> None:
     assert (refused({"origin": origin, "gate": gate, "verdict": "PASS"}) is None) is accepted
