@@ -138,7 +138,6 @@ class _Output:
                 if other.problems and {_fingerprint(job) for job in other.jobs} <= mine:
                     self.runs[index] = replace(other, jobs=(), all_clients=None)
             self.runs.append(run)
-        self.runs = [run for run in self.runs if run.jobs or run.problems or run.container != "text"]
 
     def add_message(self, line: str) -> None:
         match = _MESSAGE.match(line)
@@ -197,8 +196,9 @@ def examine(source: Source, expect: Mapping[str, Scalar]) -> tuple[list[Run], Co
 def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
     """Give the readings of every job and direction. Raises OutputError when nothing in the source is fio's."""
     output = _gather(source)
-    for number, run in enumerate(output.runs):
-        yield from _readings(run, number if len(output.runs) > 1 else None)
+    shown = [run for run in output.runs if run.jobs]
+    for number, run in enumerate(shown):
+        yield from _readings(run, number if len(shown) > 1 else None)
     yield from facts(output.runs, output.documents)
     yield Fact("errors", output.errors())
     if output.messages:

@@ -1,0 +1,341 @@
+"""Reads what gpu-burn prints: progress that overwrites itself, and at the end one verdict a GPU.
+
+Its exit code is 0 whatever it found, a GPU whose process died is still called OK, and so is one that computed nothing:
+the verdict lines alone are never enough.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from plumbline.errors import OutputError
+from plumbline.model import Scalar
+from plumbline.readers.framing import strip_prefix
+from plumbline.readers.reading import Completeness, Fact, Item, Reading, Status
+from plumbline.readers.source import Source, strip_ansi
+
+NAME = "gpu_burn"
+TOOL = "gpu-burn (wilicc/gpu-burn and its ports), stdout and stderr"
+INDICATORS = {
+    "gflops": ("GFLOPS", "rate that the last progress line with one shows, param gpu"),
+    "gflops_median": ("GFLOPS", "median of the rates of all progress lines, without the zeros before the first"),
+    "gflops_min": ("GFLOPS", "lowest of those rates"),
+    "gflops_max": ("GFLOPS", "highest of those rates"),
+    "iterations": ("count", "matrix products done, param gpu"),
+    "errors": ("count", "wrong elements found in the whole run, param gpu"),
+    "temperature": ("degC", "last temperature, param gpu"),
+    "temperature_max": ("degC", "highest temperature, param gpu"),
+}
+FACTS = {
+    "tested": "number of GPUs that the verdict speaks of",
+    "ok": "verdict lines that say OK",
+    "faulty": "verdict lines that say FAULTY",
+    "died": "GPUs whose process died",
+    "verdicts": "GPU index → OK or FAULTY",
+    "gpus": "names and UUIDs that nvidia-smi -L listed",
+    "precision": "FLOATS or DOUBLES",
+    "tensor_cores": "whether tensor cores were used",
+    "duration_s": "seconds that were asked for",
+    "progress_percent": "last percentage shown",
+    "progress_updates": "progress lines",
+    "carriage_returns": "carriage returns in the output",
+    "messages": "errors that the program printed",
+}
+EXPECTATIONS = {
+    "gpus": "number of GPUs to be tested",
+    "duration_s": "seconds that were asked for",
+    "precision": "FLOATS or DOUBLES",
+    "errors": "number of errors (0)",
+}
+
+_PERCENT = re.compile(r"(?:^|\s)(\d{1,3}\.\d)%\s*$")
+_DONE = re.compile(r"(-?\d{1,18}) \((\d{1,12}) Gflop/s\)")
+_ERRORS = re.compile(r"(-?\d{1,18})(?:\s+\((WARNING|DIED)!\))?")
+_TEMPERATURE = re.compile(r"(\d{1,4}) C|--")
+_LISTED = re.compile(r"GPU (\d{1,4}): (?P<name>.{1,200}?) \(UUID: (?P<uuid>[\w-]{1,80})\)")
+_TESTED = re.compile(r"Tested (\d{1,4}) GPUs?:")
+_VERDICT = re.compile(r"GPU (\d{1,4}): (OK|FAULTY)")
+_USING = re.compile(r"Initialized device \d+ with .*, using (FLOATS|DOUBLES)(, using Tensor Cores)?")
+_DURATION = re.compile(r"Burning for (\d{1,9}) seconds")
+_FAULTS = (
+    "Couldn't init", "Failure during compute", "No CUDA devices", "No clients are alive", "Could not invoke",
+    "cuInit returned", "terminate called", "Segmentation fault", "error while loading shared libraries",
+)  # fmt: skip
+_HARMLESS = "Could not invoke"
+"""Only the temperatures are missing then."""
+_MOST_MESSAGES = 50
+_MOST_GPUS = 1024
+
+Cell = re.Match[str] | None
+
+
+@dataclass(slots=True)
+class _Gpu:
+    """What the progress lines say of one GPU."""
+
+    rates: Counter[int] = field(default_factory=Counter)
+    last_rate: int | None = None
+    iterations: int = 0
+    errors: int = 0
+    since_summary: int = 0
+    died: bool = False
+    temperature: int | None = None
+    hottest: int | None = None
+
+    def see(self, iterations: int, rate: int) -> None:
+        if iterations < 0:
+            self.died = True
+            return
+        is_new = iterations != self.iterations  # every line shows the last rate of every GPU again
+        self.iterations = iterations
+        if rate > 0 and is_new:
+            self.rates[rate] += 1
+            self.last_rate = rate
+
+    def see_temperature(self, value: int) -> None:
+        self.temperature = value
+        self.hottest = value if self.hottest is None else max(value, self.hottest)
+
+
+@dataclass(slots=True)
+class _Burn:
+    """One run."""
+
+    gpus: dict[int, _Gpu] = field(default_factory=dict)
+    listed: list[dict[str, str]] = field(default_factory=list)
+    tested: int | None = None
+    verdicts: dict[int, str] = field(default_factory=dict)
+    precision: str | None = None
+    tensor_cores: bool = False
+    duration_s: int | None = None
+    percent: float | None = None
+    updates: int = 0
+    messages: list[str] = field(default_factory=list)
+
+    def seen(self) -> bool:
+        return bool(self.updates or self.tested is not None or self.messages or self.precision or self.duration_s)
+
+
+def sniff(head: str) -> float:
+    """Say how sure this is gpu-burn's output."""
+    if "proc'd: " in head and "Gflop/s" in head:
+        return 0.99
+    if _TESTED.search(head) and _VERDICT.search(head):
+        return 0.95
+    if re.search(r"^Burning for \d+ seconds\.", head, re.MULTILINE):
+        return 0.8
+    return 0.5 if "Couldn't init a GPU test" in head else 0.0
+
+
+def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
+    """Give the numbers of every run in the source. Raises OutputError when there is none."""
+    burns, first_line = _gather(source)
+    if not burns:
+        raise OutputError("no gpu-burn output in it", source=source.name, excerpt=first_line)
+    for number, burn in enumerate(burns):
+        yield from _readings(burn, {"run": number} if len(burns) > 1 else {})
+    yield from _facts(burns, source.carriage_returns)
+    yield _statement(burns, expect)
+
+
+# -- lines
+
+
+def _gather(source: Source) -> tuple[list[_Burn], str]:
+    burns = [_Burn()]
+    first_line = ""
+    held: str | None = None
+    for raw in source.byte_lines():
+        if held is not None:
+            _take(burns, held)
+            held = None
+        if b"GPU" in raw or b"proc'd" in raw or b"urn" in raw or b"Summary" in raw or b"using" in raw or _is_fault(raw):
+            held = strip_ansi(raw.decode("utf-8", "replace"))
+            first_line = first_line or held.strip()
+        elif not first_line and raw.strip():
+            first_line = raw.decode("utf-8", "replace").strip()
+    if held is not None and (source.ends_whole or _VERDICT.fullmatch(held.strip())):
+        _take(burns, held)
+    return [burn for burn in burns if burn.seen()], first_line
+
+
+def _is_fault(raw: bytes) -> bool:
+    return any(word in raw for word in (b"Couldn't", b"Failure", b"No C", b"No c", b"Could not", b"cuInit", b"error"))
+
+
+def _take(burns: list[_Burn], line: str) -> None:
+    text = strip_prefix(line).strip()
+    burn = burns[-1]
+    if "proc'd" in text:
+        if burn.tested is not None:
+            burns.append(burn := _Burn())
+        _take_progress(burn, text)
+    elif match := _VERDICT.fullmatch(text):
+        if burn.tested is not None and len(burn.verdicts) < _MOST_GPUS:
+            burn.verdicts.setdefault(int(match[1]), match[2])
+    elif match := _TESTED.fullmatch(text):
+        burn.tested = int(match[1])
+    elif text.startswith("Summary at"):
+        for gpu in burn.gpus.values():
+            gpu.errors += gpu.since_summary
+            gpu.since_summary = 0
+    else:
+        _take_setting(burns, text)
+
+
+def _take_setting(burns: list[_Burn], text: str) -> None:
+    if match := _LISTED.fullmatch(text):
+        burn = _unfinished(burns)
+        if len(burn.listed) < _MOST_GPUS:
+            burn.listed.append({"index": match[1], "name": match["name"], "uuid": match["uuid"]})
+    elif match := _USING.search(text):
+        burns[-1].precision, burns[-1].tensor_cores = match[1], bool(match[2])
+    elif match := _DURATION.search(text):
+        _unfinished(burns).duration_s = int(match[1])
+    elif any(word in text for word in _FAULTS) and len(burns[-1].messages) < _MOST_MESSAGES:
+        burns[-1].messages.append(text[:300])
+
+
+def _unfinished(burns: list[_Burn]) -> _Burn:
+    """Give the last run, or a new one when that has its verdict."""
+    if burns[-1].tested is not None:
+        burns.append(_Burn())
+    return burns[-1]
+
+
+def _take_progress(burn: _Burn, text: str) -> None:
+    burn.updates += 1
+    before, _, rest = text.rpartition("proc'd: ")
+    work, _, rest = rest.partition(" errors: ")
+    wrong, _, warm = rest.partition(" temps: ")
+    percent = _PERCENT.search(before)
+    if percent is None or not warm:
+        return
+    done = [_DONE.fullmatch(cell.strip()) for cell in work.split(" - ")]
+    errors = [_ERRORS.fullmatch(cell.strip()) for cell in wrong.split(" - ")]
+    heat = [_TEMPERATURE.fullmatch(cell.strip()) for cell in warm.strip().partition("  ")[0].split(" - ")]
+    if not len(done) == len(errors) == len(heat) <= _MOST_GPUS or None in done or None in errors or None in heat:
+        return  # overwritten by other output, or cut: not a line that a person would read numbers from
+    burn.percent = float(percent[1])
+    for index, cells in enumerate(zip(done, errors, heat, strict=True)):
+        _take_gpu(burn.gpus.setdefault(index, _Gpu()), *cells)
+
+
+def _take_gpu(gpu: _Gpu, work: Cell, wrong: Cell, warm: Cell) -> None:
+    if work and wrong and warm:
+        gpu.see(int(work[1]), int(work[2]))
+        gpu.since_summary = max(0, int(wrong[1]))
+        gpu.died |= wrong[2] == "DIED"
+        if warm[1]:
+            gpu.see_temperature(int(warm[1]))
+
+
+# -- what it says
+
+
+def _readings(burn: _Burn, run: Mapping[str, Scalar]) -> Iterator[Reading]:
+    for index, gpu in sorted(burn.gpus.items()):
+        params = {"gpu": index, **run}
+        if gpu.last_rate is not None:
+            yield Reading("gflops", float(gpu.last_rate), "GFLOPS", params)
+            yield Reading("gflops_median", _median(gpu.rates), "GFLOPS", params)
+            yield Reading("gflops_min", float(min(gpu.rates)), "GFLOPS", params)
+            yield Reading("gflops_max", float(max(gpu.rates)), "GFLOPS", params)
+        yield Reading("iterations", gpu.iterations, "count", params)
+        yield Reading("errors", gpu.errors + gpu.since_summary, "count", params)
+        if gpu.temperature is not None and gpu.hottest is not None:
+            yield Reading("temperature", gpu.temperature, "degC", params)
+            yield Reading("temperature_max", gpu.hottest, "degC", params)
+
+
+def _median(rates: Counter[int]) -> float:
+    total, seen = rates.total(), 0
+    middle: list[int] = []
+    for rate in sorted(rates):
+        seen += rates[rate]
+        if len(middle) == 0 and seen * 2 >= total:
+            middle.append(rate)
+        if len(middle) == 1 and seen * 2 > total:
+            middle.append(rate)
+    return (middle[0] + middle[-1]) / 2
+
+
+def _facts(burns: list[_Burn], carriage_returns: int) -> Iterator[Fact]:
+    last = burns[-1]
+    verdicts = [verdict for burn in burns for verdict in burn.verdicts.values()]
+    if any(burn.tested is not None for burn in burns):
+        yield Fact("tested", sum(burn.tested or 0 for burn in burns))
+    yield Fact("ok", verdicts.count("OK"))
+    yield Fact("faulty", verdicts.count("FAULTY"))
+    yield Fact("died", sum(gpu.died for burn in burns for gpu in burn.gpus.values()))
+    yield Fact("verdicts", {str(index): verdict for index, verdict in sorted(last.verdicts.items())})
+    if last.listed:
+        yield Fact("gpus", last.listed)
+    if last.precision:
+        yield Fact("precision", last.precision)
+        yield Fact("tensor_cores", last.tensor_cores)
+    if last.duration_s is not None:
+        yield Fact("duration_s", last.duration_s)
+    if last.percent is not None:
+        yield Fact("progress_percent", last.percent)
+    yield Fact("progress_updates", sum(burn.updates for burn in burns))
+    yield Fact("carriage_returns", carriage_returns)
+    if messages := [message for burn in burns for message in burn.messages]:
+        yield Fact("messages", messages)
+
+
+def _statement(burns: list[_Burn], expect: Mapping[str, Scalar]) -> Completeness:
+    causes = [cause for burn in burns for cause in _causes(burn)]
+    causes += [(Status.INCOMPLETE if key == "gpus" else Status.FAILED, text) for key, text in _unmet(burns, expect)]
+    order = (Status.COMPLETE, Status.INCOMPLETE, Status.NOT_STARTED, Status.FAILED)
+    status = max((status for status, _ in causes), key=order.index, default=Status.COMPLETE)
+    found = {
+        "gpus": sum(len(burn.verdicts) for burn in burns),
+        "errors": sum(gpu.errors + gpu.since_summary for burn in burns for gpu in burn.gpus.values()),
+    }
+    reason = "; ".join(dict.fromkeys(text for _, text in causes[:8]))
+    return Completeness(reader=NAME, status=status, expected=dict(expect), found=found, reason=reason)
+
+
+def _causes(burn: _Burn) -> Iterator[tuple[Status, str]]:
+    """Give everything that keeps a run from being complete and good."""
+    for index, verdict in burn.verdicts.items():
+        if verdict != "OK":
+            yield Status.FAILED, f"GPU {index} is FAULTY"
+    for index, gpu in burn.gpus.items():
+        if gpu.died:
+            yield Status.FAILED, f"the process of GPU {index} died"
+        if wrong := gpu.errors + gpu.since_summary:
+            yield Status.FAILED, f"GPU {index} computed {wrong} wrong elements"
+    for message in burn.messages:
+        if _HARMLESS not in message:
+            yield Status.FAILED, message
+    if burn.tested is None:
+        status = Status.INCOMPLETE if burn.updates else Status.NOT_STARTED
+        yield status, "it stops before the verdict" if burn.updates else "it stops before any work was done"
+    else:
+        yield from _verdict_causes(burn, burn.tested)
+
+
+def _verdict_causes(burn: _Burn, tested: int) -> Iterator[tuple[Status, str]]:
+    if tested == 0:
+        yield Status.FAILED, "no GPU was tested"
+    if len(burn.verdicts) < tested:
+        yield Status.INCOMPLETE, f"{tested} GPUs were tested, {len(burn.verdicts)} verdicts are there"
+    if len(burn.gpus) != tested:
+        yield Status.INCOMPLETE, f"{tested} GPUs were tested, progress is there of {len(burn.gpus)}"
+    for index, gpu in burn.gpus.items():
+        if not gpu.died and not gpu.iterations:
+            yield Status.INCOMPLETE, f"GPU {index} did no work until the end, whatever its verdict"
+
+
+def _unmet(burns: list[_Burn], expect: Mapping[str, Scalar]) -> Iterator[tuple[str, str]]:
+    last = burns[-1]
+    errors = sum(gpu.errors + gpu.since_summary for burn in burns for gpu in burn.gpus.values())
+    found = {"gpus": len(last.verdicts), "duration_s": last.duration_s, "precision": last.precision, "errors": errors}
+    for key, wanted in expect.items():
+        if str(found[key]).upper() != str(wanted).upper():
+            yield key, f"{key}: {wanted} expected, {'not told' if found[key] is None else found[key]}"

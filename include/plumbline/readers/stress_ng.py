@@ -1,0 +1,380 @@
+"""Reads what stress-ng prints with --metrics or --metrics-brief, and the file that --yaml writes.
+
+The table's columns are found from its two header lines: two of them are named `bogo ops/s`, and newer versions have
+more. Old versions print the table after the line that says how the run ended, newer ones before it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from plumbline.errors import OutputError
+from plumbline.model import Scalar
+from plumbline.readers.framing import strip_prefix
+from plumbline.readers.reading import Completeness, Fact, Item, Reading, Status
+from plumbline.readers.source import Source, strip_ansi
+
+NAME = "stress_ng"
+TOOL = "stress-ng 0.01 to 0.19 (ColinIanKing/stress-ng): text and --yaml"
+INDICATORS = {
+    "bogo_ops": ("count", "bogus operations of all instances of a stressor, param stressor"),
+    "real_time": ("s", "mean wall clock time of the instances"),
+    "usr_time": ("s", "user time of all instances"),
+    "sys_time": ("s", "system time of all instances"),
+    "bogo_ops_per_s_real": ("1/s", "bogus operations by wall clock time"),
+    "bogo_ops_per_s_usrsys": ("1/s", "bogus operations by CPU time"),
+    "cpu_used_per_instance": ("%", "CPU time of an instance by its wall clock time"),
+    "rss_max": ("KiB", "largest resident set of an instance"),
+    "run_time": ("s", "time of the whole run"),
+}
+FACTS = {
+    "status": "success, failed, or absent where the output does not tell",
+    "stressor": "the stressor, or a list of them",
+    "dispatched": "stressor → instances that were started",
+    "passed": "stressor → instances that passed",
+    "failed": "stressor → instances that failed",
+    "skipped": "stressor → instances that were skipped",
+    "untrustworthy": "stressor → instances whose metrics are untrustworthy",
+    "metrics": "miscellaneous metrics: stressor, value, description",
+    "failures": "lines of level fail or error",
+    "stress_ng_version": "version",
+}
+EXPECTATIONS = {
+    "rows": "number of stressors in the table",
+    "stressors": "names of the stressors, comma-separated",
+    "run_time_s": "seconds that the run must have lasted at least",
+}
+
+_LINE = re.compile(
+    r"(?:.*?\bstress-ng: )?(?:\d\d:\d\d:\d\d\.\d+ )?(?P<level>info|metrc|fail|error|err|warn|debug|dbg|tidy)\s*:\s+"
+    r"\[\d{1,10}\] (?P<text>.*)"
+)
+_COLUMN = re.compile(r"bogo ops/s|bogo ops|real time|usr time|sys time|CPU used per|RSS Max|[^\s(]+(?: [^\s(]+)*")
+_UNIT = re.compile(r"\([^()]*\)|instance \(%\)")
+_COLUMNS = {
+    "bogo ops": "bogo_ops", "real time": "real_time", "usr time": "usr_time", "sys time": "sys_time",
+    "CPU used per": "cpu_used_per_instance", "RSS Max": "rss_max",
+}  # fmt: skip
+_RATES = {"(real time)": "bogo_ops_per_s_real", "(usr+sys time)": "bogo_ops_per_s_usrsys"}
+_NUMBER = re.compile(r"\d{1,20}(?:\.\d{1,12})?(?:[eE][+-]?\d{1,3})?")
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,60}")
+_END = re.compile(r"(?P<how>successful|unsuccessful) run completed in (?P<time>\S.*)")
+_SUMMARY = re.compile(r"(?P<what>skipped|passed|failed|metrics untrustworthy): (?P<count>\d{1,9})(?:: (?P<list>.*))?")
+_SUMMARY_ITEM = re.compile(r"([a-z][\w-]{0,60}) \((\d{1,9})\)")
+_DISPATCH = re.compile(r"dispatching hogs: (.*)")
+_DISPATCH_ITEM = re.compile(r"(\d{1,9}) ([a-z][\w-]{0,60})")
+_MISCELLANEOUS = re.compile(
+    r"(?P<name>[a-z][\w-]{0,60})\s+(?P<value>\d{1,20}(?:\.\d{1,12})?(?:e[+-]?\d{1,3})?) (?P<about>[^\d\s].*)"
+)
+_VERSION = re.compile(r"stress-ng,?(?: version)? (\d{1,3}\.\d{1,3}\.\d{1,3})\b")
+_TIMES = (("day", 86400.0), ("hour", 3600.0), ("min", 60.0), ("sec", 1.0))
+_YAML_KEYS = {
+    "bogo-ops": "bogo_ops", "bogo-ops-per-second-usr-sys-time": "bogo_ops_per_s_usrsys",
+    "bogo-ops-per-second-real-time": "bogo_ops_per_s_real", "wall-clock-time": "real_time", "user-time": "usr_time",
+    "system-time": "sys_time", "cpu-usage-per-instance": "cpu_used_per_instance", "max-rss": "rss_max",
+}  # fmt: skip
+_MOST_LINES = 200
+
+
+@dataclass(slots=True)
+class _Run:
+    """One run of stress-ng, or one YAML file."""
+
+    rows: list[tuple[str, dict[str, float]]] = field(default_factory=list)
+    columns: list[str] = field(default_factory=list)
+    header: bool = False
+    dispatched: dict[str, int] = field(default_factory=dict)
+    summary: dict[str, dict[str, int]] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    miscellaneous: list[dict[str, Any]] = field(default_factory=list)
+    in_miscellaneous: bool = False
+    failures: list[str] = field(default_factory=list)
+    damaged: int = 0
+    end: str | None = None
+    run_time: float | None = None
+    version: str | None = None
+    yaml: bool = False
+    yaml_ended: bool = False
+    yaml_per_instance: bool = False
+
+    def seen(self) -> bool:
+        return bool(self.rows or self.dispatched or self.end or self.failures or self.yaml or self.damaged)
+
+
+def sniff(head: str) -> float:
+    """Say how sure this is stress-ng's output."""
+    if re.search(r"^.*stress-ng: .*\[\d+\] ", head, re.MULTILINE) or "stress-ng-version:" in head:
+        return 0.98
+    if re.search(r"^stressor\s+bogo ops\s+real time", head, re.MULTILINE):
+        return 0.9
+    return 0.3 if "dispatching hogs:" in head else 0.0
+
+
+def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
+    """Give the rows of every run. Raises OutputError when there is nothing of stress-ng in the source."""
+    runs, first_line = _gather(source)
+    if not runs:
+        raise OutputError("no stress-ng output in it", source=source.name, excerpt=first_line)
+    for number, run in enumerate(runs):
+        yield from _readings(run, {"run": number} if len(runs) > 1 else {})
+    yield from _facts(runs)
+    yield _statement(runs, expect)
+
+
+# -- lines
+
+
+def _gather(source: Source) -> tuple[list[_Run], str]:
+    runs = [_Run()]
+    first_line = ""
+    held: str | None = None
+    table = False
+    for raw in source.byte_lines():
+        if held is not None:
+            _take(runs, held)
+            held = None
+            table = bool(runs[-1].columns) or runs[-1].yaml
+        if b"stress-ng" in raw or b"bogo" in raw or table or b"run completed in" in raw or b"hogs:" in raw:
+            held = strip_ansi(raw.decode("utf-8", "replace"))
+            first_line = first_line or held.strip()
+        elif not first_line and raw.strip():
+            first_line = raw.decode("utf-8", "replace").strip()
+    if held is not None and (source.ends_whole or held.rstrip() == "..." or _is_end(held)):
+        _take(runs, held)
+    return [run for run in runs if run.seen()], first_line
+
+
+def _is_end(line: str) -> bool:
+    """Say whether a line without its end is the whole last line: its time has a unit."""
+    match = _END.search(line)
+    return match is not None and re.search(r"(?:\ds|secs?|\))\s*$", match["time"]) is not None
+
+
+def _take(runs: list[_Run], line: str) -> None:
+    bare = strip_prefix(line).rstrip()
+    if bare.startswith("---") or "stress-ng-version:" in bare:
+        _take_yaml_start(runs, bare)
+        return
+    if runs[-1].yaml and not runs[-1].yaml_ended:
+        _take_yaml(runs[-1], bare)
+        return
+    match = _LINE.fullmatch(bare)
+    level, text = (match["level"], match["text"]) if match else ("", bare)
+    if version := _VERSION.search(bare):
+        runs[-1].version = version[1]
+    _take_text(runs, level, text.strip())
+
+
+def _take_text(runs: list[_Run], level: str, text: str) -> None:
+    run = runs[-1]
+    if found := _DISPATCH.match(text):
+        if run.end is not None or run.rows:
+            runs.append(run := _Run())
+        run.dispatched.update({name: int(count) for count, name in _DISPATCH_ITEM.findall(found[1])})
+    elif found := _END.fullmatch(text):
+        if run.end is not None:
+            runs.append(run := _Run())
+        run.end, run.run_time = found["how"], _seconds(found["time"])
+        run.columns, run.in_miscellaneous = [], False
+    elif found := _SUMMARY.fullmatch(text):
+        run.counts[found["what"]] = int(found["count"])
+        run.summary[found["what"]] = {name: int(n) for name, n in _SUMMARY_ITEM.findall(found["list"] or "")}
+        run.columns, run.in_miscellaneous = [], False
+    elif level in ("fail", "error", "err"):
+        if len(run.failures) < _MOST_LINES:
+            run.failures.append(text[:300])
+    else:
+        _take_table(run, level, text)
+
+
+def _take_table(run: _Run, level: str, text: str) -> None:
+    if text.startswith("stressor") and "bogo ops" in text:
+        run.columns = [_COLUMNS.get(name, name) for name in _COLUMN.findall(text)[1:]]
+        run.header, run.in_miscellaneous = True, False
+    elif text == "miscellaneous metrics:":
+        run.columns, run.in_miscellaneous = [], True
+    elif run.in_miscellaneous and level in ("metrc", "info"):
+        if (found := _MISCELLANEOUS.fullmatch(text)) and len(run.miscellaneous) < _MOST_LINES:
+            run.miscellaneous.append(
+                {"stressor": found["name"], "value": float(found["value"]), "description": found["about"]}
+            )
+    elif run.columns and text.startswith("("):
+        _name_rates(run, _UNIT.findall(text))
+    elif run.columns and level in ("", "metrc", "info"):
+        _take_row(run, text)
+
+
+def _name_rates(run: _Run, units: list[str]) -> None:
+    """Tell the two columns `bogo ops/s` apart by the second header line."""
+    rates = [_RATES[unit] for unit in units if unit in _RATES]
+    if len(rates) == run.columns.count("bogo ops/s"):
+        names = iter(rates)
+        run.columns = [next(names) if column == "bogo ops/s" else column for column in run.columns]
+
+
+def _take_row(run: _Run, text: str) -> None:
+    cells = text.split()
+    if len(cells) < 2 or not _NAME.fullmatch(cells[0]) or not _NUMBER.fullmatch(cells[1]):
+        if cells:
+            run.columns = []  # something else: the table has ended
+        return
+    if len(cells) != len(run.columns) + 1 or not all(_NUMBER.fullmatch(cell) for cell in cells[1:]):
+        run.damaged += 1
+        return
+    if "bogo ops/s" in run.columns:
+        run.damaged += 1  # the second header line is gone: nobody can tell which rate is which
+    run.rows.append((cells[0], dict(zip(run.columns, map(float, cells[1:]), strict=True))))
+
+
+def _take_yaml_start(runs: list[_Run], text: str) -> None:
+    run = runs[-1]
+    if text.startswith("---"):
+        if run.seen():
+            runs.append(run := _Run())
+        run.yaml = True
+    else:
+        run.yaml, run.version = True, text.partition(":")[2].strip()
+
+
+def _take_yaml(run: _Run, text: str) -> None:
+    key, colon, value = text.strip().partition(":")
+    key, value = key.removeprefix("- ").strip(), value.strip()
+    if text.strip() == "...":
+        run.yaml_ended = True
+    elif not colon:
+        return
+    elif key == "stressor":
+        run.rows.append((value, {}))
+        run.yaml_per_instance = False
+    elif key == "instances" or not text.startswith(" "):
+        run.yaml_per_instance = True  # values of single instances, or another section
+    elif key == "run-time" and _NUMBER.fullmatch(value):
+        run.run_time = float(value)
+    elif run.rows and not run.yaml_per_instance and key in _YAML_KEYS:
+        if _NUMBER.fullmatch(value):
+            run.rows[-1][1].setdefault(_YAML_KEYS[key], float(value))
+        else:
+            run.damaged += 1
+
+
+def _seconds(text: str) -> float | None:
+    """Read '5.00s', '60.01s (1 min, 0.01 secs)', '2 mins, 5.45 secs'."""
+    if match := re.match(r"(\d{1,12}(?:\.\d{1,6})?)s\b", text):
+        return float(match[1])
+    total, found = 0.0, False
+    for name, length in _TIMES:
+        if match := re.search(rf"(\d{{1,9}}(?:\.\d{{1,6}})?) {name}s?\b", text):
+            total, found = total + float(match[1]) * length, True
+    return total if found else None
+
+
+# -- what it says
+
+
+def _readings(run: _Run, params: Mapping[str, Scalar]) -> Iterator[Reading]:
+    names = [name for name, _ in run.rows]
+    for index, (name, values) in enumerate(run.rows):
+        place: dict[str, Scalar] = {"stressor": name, **params}
+        if names.count(name) > 1:
+            place["instance"] = names[:index].count(name)
+        for indicator, value in values.items():
+            if indicator in INDICATORS:
+                yield Reading(indicator, value, INDICATORS[indicator][0], place)
+    if run.run_time is not None:
+        yield Reading("run_time", run.run_time, "s", params)
+
+
+def _facts(runs: list[_Run]) -> Iterator[Fact]:
+    ends = {run.end for run in runs}
+    if ends != {None}:
+        yield Fact("status", "success" if ends == {"successful"} and not any(_bad(run) for run in runs) else "failed")
+    names = list(dict.fromkeys(name for run in runs for name, _ in run.rows))
+    if names:
+        yield Fact("stressor", names[0] if len(names) == 1 else names)
+    for fact, values in (
+        ("dispatched", [run.dispatched for run in runs]),
+        ("passed", [run.summary.get("passed", {}) for run in runs]),
+        ("failed", [run.summary.get("failed", {}) for run in runs]),
+        ("skipped", [run.summary.get("skipped", {}) for run in runs]),
+        ("untrustworthy", [run.summary.get("metrics untrustworthy", {}) for run in runs]),
+    ):
+        if merged := {name: count for value in values for name, count in value.items()}:
+            yield Fact(fact, merged)
+    if miscellaneous := [item for run in runs for item in run.miscellaneous]:
+        yield Fact("metrics", miscellaneous)
+    if failures := [text for run in runs for text in run.failures]:
+        yield Fact("failures", failures)
+    if versions := list(dict.fromkeys(run.version for run in runs if run.version)):
+        yield Fact("stress_ng_version", versions[0] if len(versions) == 1 else versions)
+
+
+def _bad(run: _Run) -> bool:
+    return bool(run.failures or run.counts.get("failed") or run.counts.get("metrics untrustworthy"))
+
+
+def _statement(runs: list[_Run], expect: Mapping[str, Scalar]) -> Completeness:
+    causes = [cause for run in runs for cause in (_yaml_causes(run) if run.yaml else _text_causes(run))]
+    names = [name for run in runs for name, _ in run.rows]
+    found = {"rows": len(names), "stressors": ",".join(names)}
+    causes += [(Status.INCOMPLETE, text) for text in _unmet(runs, names, expect)]
+    order = (Status.COMPLETE, Status.UNKNOWN, Status.INCOMPLETE, Status.FAILED)
+    status = max((status for status, _ in causes), key=order.index, default=Status.COMPLETE)
+    if status is Status.UNKNOWN and "rows" in expect:
+        status, causes = Status.COMPLETE, []
+    reason = "; ".join(dict.fromkeys(text for _, text in causes[:8]))
+    return Completeness(reader=NAME, status=status, expected=dict(expect), found=found, reason=reason)
+
+
+def _text_causes(run: _Run) -> Iterator[tuple[Status, str]]:
+    if run.end == "unsuccessful":
+        yield Status.FAILED, "stress-ng says: unsuccessful run"
+    for what in ("failed", "metrics untrustworthy"):
+        if run.counts.get(what):
+            names = ", ".join(run.summary.get(what, {}))
+            yield Status.FAILED, f"{what}: {run.counts[what]} instances ({names})"
+    for text in run.failures[:3]:
+        yield Status.FAILED, text
+    if run.counts.get("skipped"):
+        names = ", ".join(run.summary.get("skipped", {}))
+        yield Status.INCOMPLETE, f"skipped: {run.counts['skipped']} instances ({names})"
+    if run.end is None:
+        yield Status.INCOMPLETE, "it stops before the line that says how the run ended"
+    if run.damaged:
+        yield Status.INCOMPLETE, f"{run.damaged} rows of the table are cut or damaged"
+    rows = {name.replace("_", "-") for name, _ in run.rows}
+    gone = [name for name in run.dispatched if name.replace("_", "-") not in rows]
+    gone = [name for name in gone if name not in run.summary.get("skipped", {})]
+    if run.header and gone:
+        yield Status.INCOMPLETE, f"no row for {', '.join(gone)}"
+    elif not run.header:
+        yield Status.UNKNOWN, "no table of metrics: it was not asked for, or it is cut off"
+
+
+def _yaml_causes(run: _Run) -> Iterator[tuple[Status, str]]:
+    if not run.yaml_ended:
+        yield Status.INCOMPLETE, "the YAML stops before its end mark"
+    if run.damaged:
+        yield Status.INCOMPLETE, f"{run.damaged} values are no numbers"
+    if not run.rows:
+        yield Status.INCOMPLETE, "no stressor in it"
+
+
+def _unmet(runs: list[_Run], names: list[str], expect: Mapping[str, Scalar]) -> Iterator[str]:
+    if "rows" in expect and str(len(names)) != str(expect["rows"]):
+        yield f"{len(names)} stressors found, {expect['rows']} expected"
+    if "stressors" in expect:
+        wanted = [name.strip() for name in str(expect["stressors"]).split(",")]
+        if missing := [name for name in wanted if name not in names]:
+            yield f"no row for {', '.join(missing)}"
+    if "run_time_s" in expect:
+        times = [run.run_time for run in runs]
+        try:
+            least = float(str(expect["run_time_s"]))
+        except ValueError:
+            yield f"run_time_s: {expect['run_time_s']!r} is no number"
+            return
+        if any(time is None or time < least * 0.98 for time in times):
+            yield f"ran {times} s, {least:g} s expected"

@@ -1,0 +1,498 @@
+"""fio's formats: real recordings of 3.33, older layouts in the words of their printf formats, and what breaks them."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plumbline.errors import OutputError
+from plumbline.readers import detect, fio, read
+from plumbline.readers.reading import Completeness, Fact, Reading, Status
+from plumbline.readers.source import Source
+from plumbline.units import UNITS
+
+DATA = Path(__file__).parents[1] / "data" / "fio"
+RECORDED = sorted(DATA.iterdir())
+
+
+class Output:
+    """All items of one source, by kind."""
+
+    def __init__(self, data: bytes | str, **expect: Any) -> None:
+        raw = data if isinstance(data, bytes) else data.encode()
+        *items, last = list(read("fio", Source.of_bytes(raw, "x"), expect))
+        assert isinstance(last, Completeness)
+        self.end = last
+        self.readings = [item for item in items if isinstance(item, Reading)]
+        self.facts = {item.name: item.value for item in items if isinstance(item, Fact)}
+        assert len(self.readings) + len(self.facts) == len(items), "a fact is given twice, or an end in the middle"
+
+    def value(self, indicator: str, **params: Any) -> float:
+        found = [r.value for r in self.readings if r.indicator == indicator and params.items() <= r.params.items()]
+        assert len(found) == 1, f"{len(found)} readings of {indicator} {params}"
+        return found[0]
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """Give the readings, sorted; without `instance`, which a lone first entry does not have yet."""
+        places = [(r, sorted((k, str(v)) for k, v in r.params.items() if k != "instance")) for r in self.readings]
+        return sorted((r.indicator, r.value, *place) for r, place in places)
+
+
+def recorded(name: str) -> bytes:
+    return (DATA / name).read_bytes()
+
+
+def document(**direction: Any) -> dict[str, Any]:
+    """A small fio 3 document with one read job."""
+    data = {
+        "io_bytes": 1 << 30, "io_kbytes": 1 << 20, "bw_bytes": 107374182, "bw": 104857, "iops": 102.4,
+        "runtime": 10000, "total_ios": 1024,
+        "clat_ns": {"max": 9000, "mean": 4000.0, "N": 1024, "percentile": {"50.000000": 3000, "99.000000": 8000}},
+        **direction,
+    }  # fmt: skip
+    return {
+        "fio version": "fio-3.36",
+        "timestamp_ms": 1_700_000_000_123,
+        "jobs": [{"jobname": "job", "groupid": 0, "error": 0, "job options": {"rw": "read", "bs": "1M"}, "read": data}],
+    }
+
+
+def text_of(doc: Any) -> str:
+    return json.dumps(doc, indent=2)
+
+
+# -- what recordings hold
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda p: p.name)
+def test_recorded_output_is_found_by_itself_and_in_known_units(path: Path) -> None:
+    if path.name != "missing_directory.txt":
+        assert detect(path).NAME == "fio"
+    output = Output(path.read_bytes())
+    for reading in output.readings:
+        assert fio.INDICATORS[reading.indicator][0] == reading.unit
+        assert reading.unit in UNITS
+    assert output.facts.keys() <= fio.FACTS.keys()
+    params = [(r.indicator, *sorted(r.params.items())) for r in output.readings]
+    assert len(params) == len(set(params)), "two readings have the same coordinates"
+
+
+def test_json_plus_keeps_full_precision_and_its_histogram() -> None:
+    raw = json.loads(recorded("seq_write_json_plus.json"))["jobs"][0]["write"]
+    output = Output(recorded("seq_write_json_plus.json"))
+    assert output.end.status is Status.COMPLETE
+    assert output.value("bandwidth") == raw["bw_bytes"] / 1e6
+    assert output.value("iops") == raw["iops"]
+    assert output.value("completion_latency", percentile=99) == raw["clat_ns"]["percentile"]["99.000000"] / 1000
+    assert output.value("completion_latency", percentile=99.9) == raw["clat_ns"]["percentile"]["99.900000"] / 1000
+    assert output.value("total_bytes") == raw["io_bytes"]
+    assert output.value("runtime") == raw["runtime"]
+    runs, _ = fio.examine(Source.of_bytes(recorded("seq_write_json_plus.json")), {})
+    bins = runs[0].jobs[0].transfer("write").latency["completion"].bins  # type: ignore[union-attr]
+    assert sum(bins.values()) == raw["total_ios"]
+
+
+def test_client_server_json_counts_the_sum_of_all_clients_once() -> None:
+    output = Output(recorded("client_server.json"))
+    entries = json.loads(recorded("client_server.json"))["client_stats"]
+    assert entries[-1]["jobname"] == "All clients"
+    assert output.facts["n_jobs"] == 4
+    assert output.facts["n_job_entries"] == 5
+    assert output.facts["has_all_clients_entry"] is True
+    assert output.facts["read_sum_bw_KiBps"] == sum(e["read"]["bw"] for e in entries[:-1])
+    assert output.facts["read_all_clients_bw_KiBps"] == entries[-1]["read"]["bw"]
+    assert not [r for r in output.readings if r.params["job"] == "All clients"]
+    assert {r.params["hostname"] for r in output.readings} == {"127.0.0.1"}
+    assert {r.params["instance"] for r in output.readings} == {0, 1, 2, 3}
+
+
+def test_client_server_text_knows_the_hosts() -> None:
+    output = Output(recorded("client_server.txt"))
+    assert output.end.status is Status.COMPLETE
+    assert output.facts["n_jobs"] == 4
+    assert output.value("iops", hostname="node2", instance=1, direction="write") == 2874
+    assert output.facts["all_clients"]["read_iops"] == 11000
+    one_gone = recorded("client_server.txt").decode().replace("<node2> \n", "").encode()
+    assert Output(one_gone[: one_gone.rindex(b"reader: (groupid")]).end.status is not Status.COMPLETE
+
+
+@pytest.mark.parametrize(("name", "iops"), [("status_interval.json", None), ("status_interval.txt", 87000)])
+def test_interim_reports_are_not_results_again(name: str, iops: float | None) -> None:
+    output = Output(recorded(name))
+    assert output.end.status is Status.COMPLETE
+    assert output.facts["n_jobs"] == 1
+    assert output.value("runtime") == 2001
+    if iops is not None:
+        assert output.value("iops") == iops
+
+
+def test_a_second_format_of_the_same_report_is_not_a_second_result() -> None:
+    output = Output(recorded("all_formats.txt"))
+    assert output.facts["container"] == "jobs"
+    assert output.facts["n_jobs"] == 3
+    assert output.end.status is Status.COMPLETE
+
+
+def test_two_different_runs_in_one_file_are_both_read() -> None:
+    output = Output(recorded("two_groups.txt") + recorded("seq_write_json_plus.json") + recorded("sigterm.txt"))
+    assert {r.params["run"] for r in output.readings} == {0, 1, 2}
+    assert output.facts["n_jobs"] == 5
+    assert output.end.status is Status.ABORTED, "the worst of the runs"
+
+
+def test_text_units_are_the_printed_ones() -> None:
+    output = Output(recorded("two_groups.txt"))
+    assert output.value("bandwidth", job="writer") == 357 * (1 << 20) / 1e6
+    assert output.value("iops", job="writer") == 91300
+    assert output.value("submission_latency_mean", job="writer") == pytest.approx(4.41569)
+    assert output.value("completion_latency", job="reader", instance=0, percentile=99) == 334
+    assert output.value("total_bytes", job="writer") == 357 << 20
+
+
+def test_signal_and_short_runtime() -> None:
+    for name in ("sigterm.json", "sigterm.txt"):
+        output = Output(recorded(name))
+        assert output.end.status is Status.ABORTED
+        assert "signal 15" in output.end.reason
+    quiet = recorded("sigterm.json").split(b"\n", 2)[2]
+    assert b"signal" not in quiet
+    output = Output(quiet)
+    assert output.end.status is Status.INCOMPLETE, "error is 0, only the runtime tells"
+    assert "1.021 s of the 30 s" in output.end.reason
+    assert output.facts["asked_runtime_s"] == 30
+
+
+@pytest.mark.parametrize("name", ["no_space.json", "no_space.txt"])
+def test_job_errors_fail_with_their_meaning(name: str) -> None:
+    output = Output(recorded(name))
+    assert output.end.status is Status.FAILED
+    assert "error 28 (No space left on device)" in output.facts["errors"][0]
+
+
+def test_messages_without_any_result_are_a_failure() -> None:
+    output = Output(recorded("missing_directory.txt"))
+    assert output.end.status is Status.FAILED
+    assert output.end.reason.startswith("/tmp/fiodata/missing is not a directory")
+    assert output.facts["json_docs"] == 0
+    assert Output("{}\n").end.status is Status.FAILED
+    assert Output("fio: engine libaio not loadable\nfio: failed to load engine\n").end.status is Status.FAILED
+
+
+def test_lat_percentiles_and_grouping() -> None:
+    output = Output(recorded("randrw_grouped_lat_percentiles.json"))
+    assert output.facts["n_jobs"] == 1
+    assert output.value("total_latency", direction="read", percentile=99) > 0
+    both = Output(recorded("unified_both.json"))
+    assert both.value("total_bytes", direction="mixed") == pytest.approx(
+        both.value("total_bytes", direction="read") + both.value("total_bytes", direction="write")
+    )
+
+
+@pytest.mark.parametrize("name", ["terse_v3.txt", "terse_v5.txt"])
+def test_terse_is_whole_only_when_the_number_of_jobs_is_known(name: str) -> None:
+    output = Output(recorded(name))
+    assert output.end.status is Status.UNKNOWN
+    assert output.facts["n_jobs"] == 3
+    assert Output(recorded(name), jobs=3).end.status is Status.COMPLETE
+    assert Output(recorded(name), jobs=4).end.status is Status.INCOMPLETE
+    cut = Output(recorded(name)[:-200], jobs=3)
+    assert cut.end.status is Status.INCOMPLETE
+
+
+# -- other versions, in the words of their printf formats
+
+OLD_TEXT = """\
+old: (g=0): rw=randrw, bs=4K-4K/4K-4K/4K-4K, ioengine=libaio, iodepth=64
+fio-2.1.11
+Starting 1 process
+
+old: (groupid=0, jobs=1): err= 0: pid=1234: Sat Feb  2 17:40:10 2019
+  read : io=784996KB, bw=133662KB/s, iops=33415 , runt=  5873msec
+    slat (usec): min=2, max=372 , avg= 3.10, stdev= 1.00
+    clat (msec): min=1, max=9 , avg= 2.50, stdev= 0.25
+    clat percentiles (usec):
+     |  1.00th=[  900], 50.00th=[ 2400], 99.00th=[ 4192],
+     | 99.99th=[ 8000]
+    bw (KB  /s): min=130000, max=140000, per=100.00%, avg=133662.00, stdev=100.00
+  write: io=1.5GB, bw=44.5MB/s, iops=11.2K, runt= 35000msec
+    lat (usec) : 100=0.01%, 250=0.01%
+  cpu          : usr=6.56%, sys=23.11%, ctx=266267, majf=0, minf=8
+
+Run status group 0 (all jobs):
+   READ: io=784996KB, aggrb=133661KB/s, minb=133661KB/s, maxb=133661KB/s, mint=5873msec, maxt=5873msec
+  WRITE: io=1.5GB, aggrb=44.5MB/s, minb=44.5MB/s, maxb=44.5MB/s, mint=35000msec, maxt=35000msec
+"""
+
+
+def test_text_of_fio_2() -> None:
+    output = Output(OLD_TEXT)
+    assert output.end.status is Status.COMPLETE
+    assert output.value("bandwidth", direction="read") == 133662 * 1024 / 1e6
+    assert output.value("total_bytes", direction="read") == 784996 * 1024
+    assert output.value("iops", direction="write") == 11200
+    assert output.value("bandwidth", direction="write") == 44.5 * (1 << 20) / 1e6
+    assert output.value("completion_latency_mean", direction="read") == 2500
+    assert output.value("completion_latency", percentile=99.99) == 8000
+    assert output.value("submission_latency_mean", direction="read") == pytest.approx(3.1)
+    assert output.facts["options"] == {"rw": "randrw", "bs": "4K", "iodepth": "64", "ioengine": "libaio"}
+    assert Output(
+        OLD_TEXT.replace("err= 0", "err= 5 (file:io_u.c:1, func=f, error=Input/output error)")
+    ).end.reason == ("old: error 5 (Input/output error)")
+    without_write_status = OLD_TEXT[: OLD_TEXT.rindex("  WRITE: io")]
+    assert Output(without_write_status).end.status is Status.INCOMPLETE
+
+
+def old_json(**read: Any) -> dict[str, Any]:
+    data = {
+        "io_bytes": 361984, "bw": 68118, "iops": 133, "runtime": 5314,
+        "clat": {"max": 900000, "mean": 477734.84, "stddev": 1.0, "percentile": {"99.000000": 823296, "0.00": 0}},
+        "lat": {"min": 0, "max": 0, "mean": 0.0, "stddev": 0.0},
+        **read,
+    }  # fmt: skip
+    return {"fio version": "fio-2.1.4", "jobs": [{"jobname": "j", "error": 0, "read": data}]}
+
+
+def test_json_of_fio_2_counts_kib_and_microseconds() -> None:
+    output = Output(text_of(old_json()))
+    assert output.value("total_bytes") == 361984 * 1024
+    assert output.value("bandwidth") == 69.753785, "from bytes and runtime, which give the printed 68118 KiB/s"
+    assert Output(text_of(old_json(io_bytes=3))).value("bandwidth") == 68118 * 1024 / 1e6
+    assert output.value("completion_latency_mean") == 477734.84
+    assert output.value("completion_latency", percentile=99) == 823296
+    assert not [r for r in output.readings if r.indicator == "total_latency_mean"], "no sample was taken"
+    assert output.facts["io_bytes_unit"] == "KiB"
+    assert "read_total_ios" not in output.facts
+    floppy = old_json(io_bytes=1474560, io_kbytes=1440, bw=10, iops=2.657297, runtime=135476)
+    assert Output(text_of(floppy)).value("bandwidth") == pytest.approx(0.010884)
+
+
+def test_percentiles_of_total_latency_that_old_versions_printed_under_clat() -> None:
+    doc = document()
+    doc["jobs"][0]["job options"]["lat_percentiles"] = "1"
+    output = Output(text_of(doc))
+    assert output.value("total_latency", percentile=99) == 8.0
+    assert output.value("completion_latency_mean") == 4.0
+
+
+# -- what surrounds it
+
+PREFIXES = {
+    "kubectl": "2026-01-01T00:00:00.123456789Z stdout F ",
+    "timestamps": "2026-01-01T00:00:00.000000000Z ",
+    "srun": " 0: ",
+    "mpirun": "[1,0]<stdout>:",
+    "torchrun": "[rank0]: ",
+}
+
+
+@pytest.mark.parametrize("prefix", PREFIXES.values(), ids=PREFIXES)
+@pytest.mark.parametrize("name", ["two_groups.json", "two_groups.txt", "terse_v3.txt"])
+def test_prefixes_of_launchers_and_collectors(prefix: str, name: str) -> None:
+    plain = recorded(name).decode()
+    framed = "".join(prefix + line for line in plain.splitlines(keepends=True))
+    assert Output(framed).rows() == Output(plain).rows()
+    assert Output(framed).end.status is Output(plain).end.status
+
+
+def test_json_lines_of_a_log_collector() -> None:
+    plain = recorded("two_groups.json").decode()
+    lines = [json.dumps({"log": line, "stream": "stdout"}) for line in plain.splitlines(keepends=True)]
+    assert Output("\n".join(lines) + "\n").rows() == Output(plain).rows()
+
+
+SURROUNDINGS: dict[str, Callable[[str], str]] = {
+    "words before": lambda text: "hakuna matata\n" + text,
+    "progress glued before": lambda text: "Jobs: 1 (f=1): [R(1)][100.0%][r=1MiB/s][eta 00m:00s]" + text,
+    "words after": lambda text: text + "\ntrailing garbage }\n",
+    "words on the last line": lambda text: text.rstrip() + " # done\n",
+    "crlf": lambda text: text.replace("\n", "\r\n"),
+    "byte order mark": lambda text: "\ufeff" + text,
+    "no line end": lambda text: text.rstrip(),
+    "colours": lambda text: "\x1b[32m" + text.replace("\n", "\x1b[0m\n", 1),
+    "in an array": lambda text: "[\n" + text.rstrip() + "\n]\n",
+    "in an object": lambda text: '{"results": {"seq": ' + text.rstrip() + "}}\n",
+    "in one line": lambda text: json.dumps(json.loads(text)) + "\n",
+    "braces before": lambda text: 'set { of } things {"a": 1}\n{unfinished\n' + text,
+    "log lines before": lambda text: '{"level": "info", "msg": "starting {"}\n' + text,
+    "trimmed": lambda text: "\n".join(line.strip() for line in text.split("\n")),
+}
+
+
+@pytest.mark.parametrize("surround", SURROUNDINGS.values(), ids=SURROUNDINGS)
+def test_json_is_found_in(surround: Callable[[str], str]) -> None:
+    plain = text_of(document())
+    output = Output(surround(plain))
+    assert output.rows() == Output(plain).rows()
+    assert output.end.status is Status.COMPLETE, output.end.reason
+
+
+def test_a_document_cut_by_the_next_is_counted_as_broken() -> None:
+    plain = text_of(document())
+    output = Output(plain[: len(plain) // 2] + "\n" + plain)
+    assert output.end.status is Status.INCOMPLETE
+    assert output.facts["json_docs"] == 2
+    assert output.value("bandwidth") == 107.374182
+
+
+def test_numbers_that_are_none_are_left_out() -> None:
+    odd = text_of(document(iops=-1, bw_bytes="fast")).replace('"mean": 4000.0', '"mean": -nan').replace("8000", "1e999")
+    output = Output(odd)
+    assert [r.indicator for r in output.readings] == ["bandwidth", "completion_latency", "total_bytes", "runtime"]
+    assert output.value("bandwidth") == pytest.approx((1 << 30) / 10 / 1e6)
+    timeless = Output(text_of(document(runtime=0)))
+    assert [r.indicator for r in timeless.readings if r.indicator in ("bandwidth", "iops")] == []
+
+
+def test_secrets_in_options_are_not_shown() -> None:
+    doc = document()
+    doc["jobs"][0]["job options"] |= {"http_s3_key": "SECRET", "size": "1G"}
+    output = Output(text_of(doc))
+    assert output.facts["options"] == {"rw": "read", "bs": "1M", "size": "1G"}
+    assert "SECRET" not in repr(output.facts) + repr(output.readings) + repr(output.end)
+
+
+# -- what the jobs were to do
+
+
+def with_options(runtime_ms: float = 10000, io_bytes: int = 1 << 30, **options: str) -> str:
+    doc = document(runtime=runtime_ms, io_bytes=io_bytes)
+    doc["jobs"][0]["job options"] |= options
+    doc["jobs"][0]["job_runtime"] = runtime_ms
+    return text_of(doc)
+
+
+@pytest.mark.parametrize(
+    ("options", "runtime_ms", "status"),
+    [
+        ({"runtime": "10"}, 10001, Status.COMPLETE),
+        ({"runtime": "10s", "time_based": "1"}, 9990, Status.COMPLETE),
+        ({"runtime": "30", "time_based": "1"}, 10000, Status.INCOMPLETE),
+        ({"runtime": "30", "time_based": ""}, 10000, Status.INCOMPLETE),
+        ({"runtime": "1m", "time_based": "0", "size": "1G"}, 10000, Status.COMPLETE),
+        ({"runtime": "30", "size": "4G"}, 10000, Status.INCOMPLETE),
+        ({"runtime": "30", "size": "64M"}, 10000, Status.INCOMPLETE),
+        ({"runtime": "30", "size": "64M", "loops": "16"}, 10000, Status.COMPLETE),
+        ({"runtime": "30", "size": "100%"}, 10000, Status.COMPLETE),
+        ({"runtime": "30", "size": "4G", "exitall": "1"}, 10000, Status.COMPLETE),
+        ({"rw": "write"}, 10000, Status.INCOMPLETE),
+        ({"rw": "randrw"}, 10000, Status.INCOMPLETE),
+        ({"rw": "randrw", "rwmixread": "100"}, 10000, Status.COMPLETE),
+    ],
+)
+def test_a_run_that_ended_early_is_not_complete(options: dict[str, str], runtime_ms: float, status: Status) -> None:
+    output = Output(with_options(runtime_ms, **options))
+    assert output.end.status is status, output.end.reason
+
+
+def test_a_job_without_io_is_not_complete() -> None:
+    doc = document(io_bytes=0, io_kbytes=0, bw_bytes=0, bw=0, iops=0.0, runtime=0, total_ios=0)
+    output = Output(text_of(doc))
+    assert output.end.status is Status.INCOMPLETE
+    assert output.readings == []
+
+
+@pytest.mark.parametrize(
+    ("expect", "status"),
+    [
+        ({"jobs": 1, "bs": "1024k", "rw": "read", "direct": 0, "iodepth": 1}, Status.COMPLETE),
+        ({"runtime_s": 10, "bs": "1M"}, Status.FAILED),
+        ({"bs": "4k"}, Status.FAILED),
+        ({"direct": 1}, Status.FAILED),
+        ({"rw": "randread"}, Status.FAILED),
+        ({"jobs": 2}, Status.INCOMPLETE),
+        ({"ioengine": "libaio"}, Status.UNKNOWN),
+        ({"errors": 0}, Status.COMPLETE),
+    ],
+)
+def test_expectations(expect: dict[str, Any], status: Status) -> None:
+    assert Output(text_of(document()), **expect).end.status is status
+
+
+def test_expectations_that_text_cannot_meet_are_unknown() -> None:
+    text = recorded("two_groups.txt")
+    assert Output(text, direct=1).end.status is Status.UNKNOWN
+    assert Output(text, runtime_s=1).end.status is Status.COMPLETE
+    assert Output(text, runtime_s=30).end.status is Status.FAILED
+
+
+# -- cut, damaged, hostile
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda p: p.name)
+def test_cut_output_never_gives_fewer_rows_as_complete(path: Path) -> None:
+    data = path.read_bytes()
+    whole = Output(data).rows()
+    points = random.Random(path.name).sample(range(len(data)), min(150, len(data)))
+    for point in [*points, *range(max(0, len(data) - 40), len(data))]:
+        try:
+            output = Output(data[:point])
+        except OutputError:
+            continue
+        if output.end.status is Status.COMPLETE:
+            assert len(output.rows()) >= len(whole), f"cut at {point}"
+        if path.name.startswith(("status_interval", "all_formats")):
+            continue  # an interim report is a report, and another format rounds in another way
+        assert not Counter(output.rows()) - Counter(whole), f"cut at {point}: a number that nobody printed"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "\n\n", "hello\nworld\n", "{", "[]", '{"jobs": 3}', "x = 1\n" * 50, '{"a": "fio"}', "\x00\xff" * 50],
+    ids=range(9),
+)
+def test_what_is_not_fio_is_refused(text: str) -> None:
+    with pytest.raises(OutputError):
+        Output(text)
+
+
+def test_only_a_start_is_not_a_result() -> None:
+    output = Output(
+        "job: (g=0): rw=read, bs=4K-4K/4K-4K/4K-4K, ioengine=psync, iodepth=1\nfio-3.36\nStarting 2 processes\n"
+    )
+    assert output.end.status is Status.INCOMPLETE
+    assert "2 processes" in output.end.reason
+
+
+PIECES = st.sampled_from(
+    [
+        *re.findall(r"[^\n]+\n?", OLD_TEXT),
+        *text_of(document()).splitlines(keepends=True),
+        "{\n",
+        "}\n",
+        "\r",
+        "nan",
+        "-1",
+    ]
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(PIECES | st.text(max_size=8), max_size=25))
+def test_any_mixture_of_lines_is_read_or_refused(pieces: list[str]) -> None:
+    try:
+        output = Output("".join(pieces))
+    except OutputError:
+        return
+    assert all(reading.value >= 0 for reading in output.readings)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_damaged_recordings_are_read_or_refused(data: st.DataObject) -> None:
+    raw = bytearray(recorded(data.draw(st.sampled_from([p.name for p in RECORDED]))))
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(raw) - 1))
+        raw[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
+    try:
+        Output(bytes(raw))
+    except OutputError:
+        return

@@ -1,0 +1,188 @@
+"""gpu-burn's output, in the words of its printf formats: overwritten progress, verdicts, and lies of omission."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plumbline.errors import OutputError
+from plumbline.readers import detect, gpu_burn, read
+from plumbline.readers.reading import Completeness, Fact, Reading, Status
+from plumbline.readers.source import Source
+from plumbline.units import UNITS
+
+DATA = Path(__file__).parents[1] / "data" / "gpu_burn"
+FILES = sorted(DATA.iterdir())
+
+
+class Output:
+    def __init__(self, data: bytes | str, **expect: Any) -> None:
+        raw = data if isinstance(data, bytes) else data.encode()
+        *items, last = list(read("gpu_burn", Source.of_bytes(raw, "x"), expect))
+        assert isinstance(last, Completeness)
+        self.end = last
+        self.readings = [item for item in items if isinstance(item, Reading)]
+        self.facts = {item.name: item.value for item in items if isinstance(item, Fact)}
+
+    def value(self, indicator: str, **params: Any) -> float:
+        found = [r.value for r in self.readings if r.indicator == indicator and params.items() <= r.params.items()]
+        assert len(found) == 1, (indicator, params, len(found))
+        return found[0]
+
+
+def text(name: str) -> str:
+    return (DATA / name).read_bytes().decode()
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.name)
+def test_output_is_found_by_itself_and_in_known_units(path: Path) -> None:
+    assert detect(path).NAME == "gpu_burn"
+    output = Output(path.read_bytes())
+    assert output.facts.keys() <= gpu_burn.FACTS.keys()
+    for reading in output.readings:
+        assert reading.unit == gpu_burn.INDICATORS[reading.indicator][0]
+        assert reading.unit in UNITS
+
+
+def test_a_good_burn() -> None:
+    output = Output(text("good.txt"), gpus=2, duration_s=60, precision="floats", errors=0)
+    assert output.end.status is Status.COMPLETE, output.end.reason
+    assert output.value("gflops", gpu=0) == 48377
+    assert output.value("gflops_median", gpu=0) == 48377
+    assert output.value("gflops_max", gpu=0) == 48390
+    assert output.value("gflops_min", gpu=1) == 47650
+    assert output.value("temperature_max", gpu=1) == 64
+    assert output.value("errors", gpu=1) == 0
+    assert output.facts["precision"] == "FLOATS"
+    assert output.facts["tensor_cores"] is True
+    assert output.facts["progress_percent"] == 100
+    assert [gpu["uuid"][:12] for gpu in output.facts["gpus"]] == ["GPU-00000000", "GPU-55555555"]
+
+
+def test_errors_are_counted_over_the_summaries_that_reset_them() -> None:
+    output = Output(text("faulty.txt"))
+    assert output.end.status is Status.FAILED
+    assert output.value("errors", gpu=1) == 4 + 7
+    assert output.facts["faulty"] == 1
+    lying = text("faulty.txt").replace("FAULTY", "OK")
+    assert Output(lying).end.status is Status.FAILED, "errors count even when the verdict is lost"
+
+
+def test_a_gpu_that_died_fails_although_the_verdict_says_ok() -> None:
+    output = Output(text("died.txt"))
+    assert output.facts["verdicts"] == {"0": "OK", "1": "OK"}
+    assert output.facts["died"] == 1
+    assert output.end.status is Status.FAILED
+    assert "the process of GPU 1 died" in output.end.reason
+
+
+def test_a_gpu_that_did_nothing_is_not_ok() -> None:
+    idle = text("good.txt").replace("280 (47650", "0 (0").replace("1120 (47702", "0 (0").replace("1960 (47698", "0 (0")
+    output = Output(idle)
+    assert output.end.status is Status.INCOMPLETE
+    assert "GPU 1 did no work" in output.end.reason
+    assert not [r for r in output.readings if r.indicator == "gflops" and r.params["gpu"] == 1]
+
+
+def test_no_verdict_no_result() -> None:
+    whole = text("good.txt")
+    assert Output(whole[: whole.index("Tested")]).end.status is Status.INCOMPLETE
+    assert Output(whole[: whole.index("\tGPU 1")]).end.status is Status.INCOMPLETE
+    assert Output(whole.replace("Tested 2", "Tested 3")).end.status is Status.INCOMPLETE
+    assert Output(whole.replace("proc'd", "procd")).end.status is Status.INCOMPLETE
+    assert Output("Burning for 60 seconds.\n").end.status is Status.NOT_STARTED
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        'Couldn\'t init a GPU test: Error in "init" (gpu_burn-drv.cpp:80): out of memory\n',
+        "No CUDA devices\n",
+        "\n\nNo clients are alive!  Aborting\n",
+        "gpu_burn: error while loading shared libraries: libcublas.so.12: cannot open shared object file\n",
+    ],
+)
+def test_what_it_says_when_it_cannot_run(message: str) -> None:
+    output = Output(message)
+    assert output.end.status is Status.FAILED
+    assert output.readings == []
+
+
+def test_missing_temperatures_are_absent() -> None:
+    output = Output(
+        "Could not invoke nvidia-smi, no temps available\n" + text("good.txt").replace("66 C - 64 C", "-- - --")
+    )
+    assert output.end.status is Status.COMPLETE
+    assert output.value("temperature", gpu=0) == 63
+
+
+@pytest.mark.parametrize(
+    ("expect", "status"),
+    [
+        ({"gpus": 8}, Status.INCOMPLETE),
+        ({"duration_s": 3600}, Status.FAILED),
+        ({"precision": "DOUBLES"}, Status.FAILED),
+    ],
+)
+def test_expectations(expect: dict[str, Any], status: Status) -> None:
+    assert Output(text("good.txt"), **expect).end.status is status
+
+
+def test_a_progress_line_that_other_output_overwrote_is_not_read() -> None:
+    torn = text("good.txt").replace("2240 (48377 Gflop/s) - 1960", "2240 (4837Freed memory for dev 0\n - 1960")
+    output = Output(torn)
+    assert output.value("gflops", gpu=0) == 48390
+    assert output.end.status is Status.COMPLETE
+
+
+def test_two_burns_in_one_file() -> None:
+    output = Output(text("good.txt") + text("faulty.txt"))
+    assert output.end.status is Status.FAILED
+    assert output.value("gflops", gpu=0, run=0) == 48377
+    assert output.value("errors", gpu=1, run=1) == 11
+    assert output.facts["ok"] == 3
+
+
+@pytest.mark.parametrize("prefix", ["2026-01-01T00:00:00.123456789Z stdout F ", "[1,0]<stdout>:"])
+def test_prefixes(prefix: str) -> None:
+    framed = "".join(prefix + line + "\n" for line in text("good.txt").replace("\r", "\n").split("\n"))
+    assert {(r.indicator, r.value) for r in Output(framed).readings} == {
+        (r.indicator, r.value) for r in Output(text("good.txt")).readings
+    }
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.name)
+def test_cut_output_is_never_complete(path: Path) -> None:
+    data = path.read_bytes()
+    whole = Output(data)
+    for point in range(len(data)):
+        try:
+            output = Output(data[:point])
+        except OutputError:
+            continue
+        if output.end.status is Status.COMPLETE:
+            assert len(output.readings) == len(whole.readings)
+            assert output.facts["ok"] == whole.facts["ok"]
+
+
+@pytest.mark.parametrize("garbage", ["", "hello\n", "GPU 0: OK\n", "{}\n"])
+def test_what_is_not_gpu_burn_is_refused(garbage: str) -> None:
+    with pytest.raises(OutputError):
+        Output(garbage)
+
+
+LINES = st.sampled_from([line for path in FILES for line in path.read_bytes().decode().splitlines(keepends=True)])
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(LINES | st.text(max_size=10), max_size=20))
+def test_any_mixture_of_lines_is_read_or_refused(lines: list[str]) -> None:
+    try:
+        output = Output("".join(lines))
+    except OutputError:
+        return
+    assert all(reading.value >= 0 for reading in output.readings)

@@ -1,0 +1,214 @@
+"""stress-ng's layouts: 0.15.06 recorded, 0.05 and 0.19 in the words of their printf formats."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plumbline.errors import OutputError
+from plumbline.readers import detect, read, stress_ng
+from plumbline.readers.reading import Completeness, Fact, Reading, Status
+from plumbline.readers.source import Source
+from plumbline.units import UNITS
+
+DATA = Path(__file__).parents[1] / "data" / "stress_ng"
+RECORDED = sorted(DATA.iterdir())
+
+
+class Output:
+    def __init__(self, data: bytes | str, **expect: Any) -> None:
+        raw = data if isinstance(data, bytes) else data.encode()
+        *items, last = list(read("stress_ng", Source.of_bytes(raw, "x"), expect))
+        assert isinstance(last, Completeness)
+        self.end = last
+        self.readings = [item for item in items if isinstance(item, Reading)]
+        self.facts = {item.name: item.value for item in items if isinstance(item, Fact)}
+
+    def value(self, indicator: str, **params: Any) -> float:
+        found = [r.value for r in self.readings if r.indicator == indicator and params.items() <= r.params.items()]
+        assert len(found) == 1, (indicator, params, len(found))
+        return found[0]
+
+    def rows(self) -> set[tuple[Any, ...]]:
+        return {(r.indicator, r.value, *sorted(r.params.items())) for r in self.readings}
+
+
+def recorded(name: str) -> str:
+    return (DATA / name).read_text()
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda p: p.name)
+def test_recorded_output_is_found_by_itself_and_in_known_units(path: Path) -> None:
+    assert detect(path).NAME == "stress_ng"
+    output = Output(path.read_bytes())
+    assert output.facts.keys() <= stress_ng.FACTS.keys()
+    for reading in output.readings:
+        assert reading.unit == stress_ng.INDICATORS[reading.indicator][0]
+        assert reading.unit in UNITS
+
+
+def test_brief_metrics() -> None:
+    output = Output(recorded("brief_0.15.06.txt"))
+    assert output.end.status is Status.COMPLETE
+    assert output.value("bogo_ops", stressor="vm") == 2599
+    assert output.value("bogo_ops_per_s_real", stressor="vm") == 2521.57
+    assert output.value("bogo_ops_per_s_usrsys", stressor="cpu") == 1196.32
+    assert output.value("run_time") == 1.04
+    assert output.facts["dispatched"] == {"cpu": 1, "vm": 1}
+
+
+def test_full_metrics_have_more_columns_and_a_list_below() -> None:
+    output = Output(recorded("metrics_0.15.06.txt"))
+    assert output.end.status is Status.COMPLETE
+    assert output.value("cpu_used_per_instance", stressor="switch") == 79.43
+    assert output.value("rss_max", stressor="cpu") == 6344
+    assert output.facts["metrics"][0]["value"] == 3215.77
+    assert output.facts["stressor"] == ["cpu", "switch"]
+
+
+def test_yaml_says_the_same_with_more_digits() -> None:
+    text, yaml = Output(recorded("brief_0.15.06.txt")), Output(recorded("metrics_0.15.06.yaml"))
+    assert yaml.end.status is Status.COMPLETE
+    for reading in text.readings:
+        if reading.indicator != "run_time":
+            assert round(yaml.value(reading.indicator, **reading.params), 2) == reading.value
+    assert yaml.facts["stress_ng_version"] == "0.15.06"
+
+
+def test_yaml_of_single_instances_is_not_added() -> None:
+    instances = "      instances:\n          - instance: 0\n            bogo-ops: 228\n            max-rss: 1\n"
+    yaml = recorded("metrics_0.15.06.yaml").replace("max-rss: 6444\n", f"max-rss: 6444\n{instances}")
+    assert Output(yaml).value("bogo_ops", stressor="cpu") == 228
+    assert Output(yaml).value("rss_max", stressor="vm") == 34948
+
+
+def test_the_old_layout_has_its_table_after_the_end() -> None:
+    output = Output(recorded("old_0.05.txt"))
+    assert output.end.status is Status.COMPLETE
+    assert output.value("bogo_ops_per_s_usrsys", stressor="cache") == 468.77
+    assert Output(recorded("old_0.05.txt").rsplit("\n", 2)[0] + "\n").end.status is Status.INCOMPLETE
+
+
+def test_the_new_layout_summarises_and_skip_is_not_pass() -> None:
+    output = Output(recorded("summary_0.19.txt"))
+    assert output.end.status is Status.INCOMPLETE
+    assert "rdrand" in output.end.reason
+    assert output.value("usr_time", stressor="cpu") == 239.8
+    assert output.value("run_time") == 60.5
+    assert output.facts["passed"] == {"cpu": 4, "vm-rw": 1}
+    failed = recorded("summary_0.19.txt").replace("failed: 0", "failed: 1: cpu (1)")
+    assert Output(failed).end.status is Status.FAILED
+    assert Output(failed).facts["status"] == "failed"
+    doubtful = recorded("summary_0.19.txt").replace("untrustworthy: 0", "untrustworthy: 2: cpu (2)")
+    assert Output(doubtful).end.status is Status.FAILED
+
+
+def test_an_unsuccessful_run_fails_with_its_words() -> None:
+    output = Output(recorded("failed_0.15.06.txt"))
+    assert output.end.status is Status.FAILED
+    assert "corrupted bogo-ops counter" in output.end.reason
+    assert len(output.facts["failures"]) == 3
+
+
+def test_a_run_without_a_table_is_unknown() -> None:
+    text = recorded("no_metrics_0.15.06.txt")
+    assert Output(text).end.status is Status.UNKNOWN
+    assert Output(text, rows=0).end.status is Status.COMPLETE
+    assert Output(text, rows=1).end.status is Status.INCOMPLETE
+
+
+@pytest.mark.parametrize(
+    ("expect", "status"),
+    [
+        ({"rows": 2, "stressors": "cpu,vm", "run_time_s": 1}, Status.COMPLETE),
+        ({"rows": 3}, Status.INCOMPLETE),
+        ({"stressors": "cpu,matrix"}, Status.INCOMPLETE),
+        ({"run_time_s": 60}, Status.INCOMPLETE),
+        ({"run_time_s": "long"}, Status.INCOMPLETE),
+    ],
+)
+def test_expectations(expect: dict[str, Any], status: Status) -> None:
+    assert Output(recorded("brief_0.15.06.txt"), **expect).end.status is status
+
+
+def test_a_row_of_a_stressor_that_was_started_may_not_be_missing() -> None:
+    text = recorded("brief_0.15.06.txt")
+    lines = [line for line in text.splitlines(keepends=True) if "] vm " not in line]
+    output = Output("".join(lines))
+    assert output.end.status is Status.INCOMPLETE
+    assert "no row for vm" in output.end.reason
+
+
+@pytest.mark.parametrize(
+    ("find", "put"),
+    [("227.93", "nan"), ("227.93  ", ""), ("0.19      0.00", "0.19"), ("228 ", "-228"), ("228 ", "2 28")],
+)
+def test_a_damaged_row_is_no_row(find: str, put: str) -> None:
+    assert find in recorded("brief_0.15.06.txt")
+    output = Output(recorded("brief_0.15.06.txt").replace(find, put, 1))
+    assert output.end.status is Status.INCOMPLETE
+    assert not [r for r in output.readings if r.params.get("stressor") == "cpu"]
+
+
+def test_without_the_second_header_nobody_knows_which_rate_is_which() -> None:
+    lines = [line for line in recorded("brief_0.15.06.txt").splitlines(keepends=True) if "(secs)" not in line]
+    output = Output("".join(lines))
+    assert output.end.status is Status.INCOMPLETE
+    assert output.value("bogo_ops", stressor="cpu") == 228
+    assert not [r for r in output.readings if "per_s" in r.indicator]
+
+
+def test_several_runs_are_told_apart_and_the_worst_counts() -> None:
+    output = Output(recorded("brief_0.15.06.txt") + recorded("failed_0.15.06.txt"))
+    assert output.end.status is Status.FAILED
+    assert output.value("bogo_ops", stressor="cpu", run=1) == 1162
+
+
+@pytest.mark.parametrize("prefix", ["2026-01-01T00:00:00.123456789Z stdout F ", "[1,0]<stdout>:", "node1: "])
+def test_prefixes(prefix: str) -> None:
+    plain = recorded("metrics_0.15.06.txt")
+    framed = "".join(prefix + line for line in plain.splitlines(keepends=True))
+    assert Output(framed).rows() == Output(plain).rows()
+
+
+def test_crlf_and_colours_change_nothing() -> None:
+    plain = recorded("brief_0.15.06.txt")
+    assert Output(plain.replace("\n", "\r\n")).rows() == Output(plain).rows()
+    assert Output(plain.replace("stress-ng:", "\x1b[1mstress-ng:\x1b[0m")).rows() == Output(plain).rows()
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda p: p.name)
+def test_cut_output_never_gives_fewer_rows_as_complete(path: Path) -> None:
+    data = path.read_bytes()
+    whole = Output(data).rows()
+    for point in range(len(data)):
+        try:
+            output = Output(data[:point])
+        except OutputError:
+            continue
+        assert output.rows() <= whole, point
+        if output.end.status is Status.COMPLETE:
+            assert output.rows() == whole, point
+
+
+@pytest.mark.parametrize("text", ["", "hello\n", "{}", "stressor\n", "bogo ops\n"])
+def test_what_is_not_stress_ng_is_refused(text: str) -> None:
+    with pytest.raises(OutputError):
+        Output(text)
+
+
+LINES = st.sampled_from([line for path in RECORDED for line in path.read_text().splitlines(keepends=True)])
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(LINES | st.text(max_size=10), max_size=20))
+def test_any_mixture_of_lines_is_read_or_refused(lines: list[str]) -> None:
+    try:
+        output = Output("".join(lines))
+    except OutputError:
+        return
+    assert all(reading.value >= 0 for reading in output.readings)
