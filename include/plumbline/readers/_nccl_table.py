@@ -36,7 +36,9 @@ UNITS = {
 }
 """Columns that become readings; a column of another name is read over."""
 
-_HEADER = re.compile(r"\s*#?\s*(?:size|bytes)\s+(?:count|N)\s(?:.*\s)?(?:cpu)?time\s+algbw\s+busbw(?:\s|$)")
+_HEADER = re.compile(
+    r"\s*#?\s*(?:size|bytes)\s+(?:count|N)\s(?:.*\s)?(?:cpu)?time\s+(?:algbw\s+busbw|busbw\s+algbw)(?:\s|$)"
+)
 _LONGEST_LINE = 1000
 _PLACE = re.compile(r"out-of-place|in-place")
 _SIZE = "[0-9]{1,18}+"
