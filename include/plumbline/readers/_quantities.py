@@ -11,7 +11,7 @@ import re
 from plumbline.errors import ConfigError
 from plumbline.units import UNITS, convert
 
-_NUMBER = re.compile(r"([-+]?\d{1,30}(?:\.\d{1,30})?(?:[eE][-+]?\d{1,3})?)\s*(.*)", re.DOTALL)
+_NUMBER = re.compile(r"([-+]?\d{1,30}(?:\.\d{1,30})?(?:[eE][-+]?\d{1,3})?)\s*(.*)", re.DOTALL | re.ASCII)
 _ABSENT = frozenset(
     (
         "", "-", "--", "n/a", "na", "none", "not supported", "not available", "unknown", "not found", "no data",

@@ -148,10 +148,12 @@ class Rows:
         self.fault_count = 0
         self.said: str | None = None
         self.doubtful_end = False
+        self.prefixed = False
+        """Whether the header stood behind a launcher's or collector's prefix, as its rows then do."""
 
     def line(self, raw: str, *, ended: bool = True) -> Iterator[Reading]:
         """Take one line; `ended` is False for a last line without its line end."""
-        line = raw.strip().lstrip("\ufeff")
+        line = (strip_prefix(raw) if self.prefixed else raw).strip().lstrip("\ufeff")
         if not line:
             return
         if "," not in line and (said := complaint(line)):
@@ -165,7 +167,10 @@ class Rows:
     def _header(self, line: str) -> tuple[list[str], list[str | None]] | None:
         if not line[0].isdigit() and (found := header(line)) is not None:
             return found
-        return header(strip_prefix(line)) if line[0] in "0123456789[{" and "_" in line else None
+        if line[0] in "0123456789[{" and "_" in line and (found := header(strip_prefix(line))) is not None:
+            self.prefixed = True
+            return found
+        return None
 
     def _begin(self, names: list[str], units: list[str | None]) -> Iterator[Reading]:
         table = self.tables[-1] if self.tables else None
