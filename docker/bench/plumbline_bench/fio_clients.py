@@ -220,8 +220,8 @@ def measured(programme: Programme, client: Client, job: str) -> list[str]:
         *base(programme, client, job),
         f"--rw={JOBS[job]}",
         f"--bs={options.random_bs if job.startswith('rand') else options.sequential_bs}",
-        f"--runtime={options.runtime:g}",
-        f"--ramp_time={options.ramp:g}",
+        f"--runtime={duration(options.runtime)}",
+        f"--ramp_time={duration(options.ramp)}",
         "--time_based=1",
         "--allow_file_create=0",  # a file that vanished is an error, not something to lay out again
         f"--randseed={1000 + client.number}",
@@ -230,6 +230,11 @@ def measured(programme: Programme, client: Client, job: str) -> list[str]:
         "--log_unix_epoch=1",
         "--per_job_logs=0",
     ]
+
+
+def duration(seconds: float) -> str:
+    """Write seconds for fio, which takes whole numbers only."""
+    return str(int(seconds)) if seconds == int(seconds) else f"{round(seconds * 1000)}ms"
 
 
 def run_clients(

@@ -182,20 +182,12 @@ class Corner:
     def direct_io(self) -> bool:
         """Say whether the file system takes O_DIRECT. Raises StorageError when it cannot be written at all."""
         path = self.path / "probe"
-        with explained(f"cannot write below {self.base.parent}"):
-            path.write_bytes(b"\0" * BLOCK)
         try:
-            handle = os.open(path, os.O_RDWR | os.O_DIRECT)
-        except OSError:
-            return False
-        try:
-            with mmap.mmap(-1, BLOCK) as block:  # O_DIRECT wants aligned memory
-                os.pwrite(handle, block, 0)
-                return os.preadv(handle, [block], 0) == BLOCK
-        except OSError:
-            return False
+            with explained(f"cannot write below {self.base.parent}"):
+                path.write_bytes(b"\0" * BLOCK)
+            return _takes_direct(path)
         finally:
-            os.close(handle)
+            path.unlink(missing_ok=True)
 
     def _make(self) -> None:
         with explained(f"cannot write below {self.base.parent}"):
@@ -213,6 +205,21 @@ class Corner:
             for entry in os.scandir(self.base):
                 if entry.is_dir(follow_symlinks=False) and entry.path != str(self.path) and _is_dead(entry.path, now):
                     self.removed_leftovers += _remove_run(Path(entry.path))
+
+
+def _takes_direct(path: Path) -> bool:
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_DIRECT)
+    except OSError:
+        return False
+    try:
+        with mmap.mmap(-1, BLOCK) as block:  # O_DIRECT wants aligned memory
+            os.pwrite(handle, block, 0)
+            return os.preadv(handle, [block], 0) == BLOCK
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
 
 
 def _identity() -> dict[str, Any]:

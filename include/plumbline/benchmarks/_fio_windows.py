@@ -17,8 +17,8 @@ from plumbline.errors import OutputError
 LOG_MS = 100.0
 """Interval of the bandwidth log that the clients are asked for."""
 _ENTRY = re.compile(r"\s*(\d{1,16}), (\d{1,18}), ([012]), \d+(?:, .*)?")
-_AGREES = (0.5, 1.5)
-"""Log and JSON must tell the same amount within this; they differ by a few per cent where intervals are uneven."""
+_DIFFERS = 0.4
+"""Log and report may differ by this part: the log misses the interval in which a job ends, and rounds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,12 +92,18 @@ def parse_log(text: str, source: str) -> tuple[tuple[float, float], ...]:
 
 
 def contradiction(activity: Activity) -> str | None:
-    """Say that a log does not belong to its report, or None: another amount, or another time."""
-    logged = sum(rate for _, rate in activity.entries) * 1024 * LOG_MS / 1000
-    low, high = _AGREES
-    if not low * activity.total_bytes <= logged <= high * activity.total_bytes:
-        return f"{activity.name}: the log tells {logged:.0f} bytes, the report {activity.total_bytes}"
-    latest = activity.entries[-1][0]
+    """Say that a log does not belong to its report, or None: another amount, or another time.
+
+    An entry tells of one interval at least, and at most of all the time since the entry before it: what was moved
+    lies between the two sums.
+    """
+    entries = activity.entries
+    befores = [entries[0][0] - LOG_MS, *(at for at, _ in entries)]
+    least = sum(rate for _, rate in entries) * 1.024 * LOG_MS
+    most = sum(rate * max(at - before, LOG_MS) for (at, rate), before in zip(entries, befores, strict=False)) * 1.024
+    if least > activity.total_bytes * (1 + _DIFFERS) or most < activity.total_bytes * (1 - _DIFFERS):
+        return f"{activity.name}: the log tells {least:.0f} to {most:.0f} bytes, the report {activity.total_bytes}"
+    latest = entries[-1][0]
     if latest > activity.reported_ms + LOG_MS or latest - activity.begin_ms > activity.runtime_ms + 10 * LOG_MS:
         return f"{activity.name}: the log is of another time than the report"
     return None

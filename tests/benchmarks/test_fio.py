@@ -1,0 +1,406 @@
+"""The storage benchmark on a recorded run of its clients (2 clients, 1 s a job), whole and broken in many ways."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plumbline.benchmarks import benchmark, fio, resolve_params
+from plumbline.benchmarks._fio_windows import Activity, common, contradiction, merged_percentile, parse_log
+from plumbline.benchmarks.benchmark import Measured, Placement
+from plumbline.configuration import project_root
+from plumbline.errors import ConfigError, OutputError
+from plumbline.model import Code, Contends, Device, LaunchSpec, Origin, Outcome, RunRecord, canonical_params
+from plumbline.readers.reading import Status
+from plumbline.units import UNITS
+
+DATA = Path(__file__).parents[1] / "data" / "fio_clients"
+ASKED = {"size": "16M", "runtime_s": 1.0, "ramp_s": 0.5}
+JOBS = ("seq_write", "seq_read", "rand_read", "rand_write")
+
+
+def placement(**changes: Any) -> Placement:
+    fields = {
+        "launcher": "local", "device": Device.CPU, "origin": Origin.MEASURED, "nodes": ("n1",),
+        "accelerators_per_node": 1, "accelerator": "cpu", "fabric": "loopback", "python": "python3",
+        "programs": Path("/p/docker/bench"), "storage_dir": "/mnt/shared",
+    }  # fmt: skip
+    return Placement(**{**fields, **changes})
+
+
+def spec(nodes: tuple[str, ...] = ("n1",), **params: Any) -> LaunchSpec:
+    chosen = resolve_params(benchmark("fio"), {**ASKED, **params}, "test")
+    command = fio.command(placement(nodes=nodes), chosen)
+    return LaunchSpec(
+        launch_id="fio-n1-g0-r1", run_id="r", cluster="c", benchmark="fio", benchmark_version=fio.VERSION, reader="fio",
+        node_count=len(nodes), wave=1, group=0, repeat=1, nodes=nodes, accelerators_per_node=1, device=Device.CPU,
+        origin=Origin.MEASURED, contends=Contends.STORAGE, params=chosen, argv=command.argv, env=command.env,
+        timeout_s=command.timeout_s, outputs=command.outputs,
+    )  # fmt: skip
+
+
+def record() -> RunRecord:
+    return RunRecord(
+        launch_id="fio-n1-g0-r1", run_id="r", cluster="c", attempt=1, spec_sha256="0", outcome=Outcome.EXITED,
+        exit_code=0, signal=None, reason="", argv=(), hosts=("n1",), started_at="2026-01-01T00:00:00Z",
+        ended_at="2026-01-01T00:00:10Z", duration_s=10, origin=Origin.MEASURED, device=Device.CPU, raw_dir="raw/x",
+    )  # fmt: skip
+
+
+def measure(raw: Path, the_spec: LaunchSpec | None = None) -> Measured:
+    return fio.measure(the_spec or spec(), record(), raw)
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(DATA, tmp_path / "raw"))
+
+
+def names(measured: Measured) -> set[tuple[str, str]]:
+    return {(value.indicator, canonical_params(value.params)) for value in measured.values}
+
+
+def value(measured: Measured, indicator: str, **params: Any) -> float:
+    found = [v.value for v in measured.values if v.indicator == indicator and params.items() <= v.params.items()]
+    assert len(found) == 1
+    return found[0]
+
+
+def codes(measured: Measured) -> set[Code]:
+    return {finding.code for finding in measured.findings}
+
+
+def report(job: str, client: int) -> Any:
+    return json.loads((DATA / f"fio-{job}-n1-c{client}.json").read_text())["jobs"][0]
+
+
+def edit_json(path: Path, change: Callable[[Any], None]) -> None:
+    data = json.loads(path.read_text())
+    change(data)
+    path.write_text(json.dumps(data))
+
+
+# -- what is asked
+
+
+def test_every_expected_row_is_measured_and_no_other() -> None:
+    measured = measure(DATA)
+    expected = {(row.indicator, canonical_params(row.params)) for row in fio.expected(spec())}
+    assert names(measured) == expected
+    assert len(measured.values) == len(expected) == 12
+    assert measured.findings == ()
+    assert {statement.status for statement in measured.completeness} == {Status.COMPLETE}
+    assert len(measured.completeness) == 1 + 4 * 2, "one for the program, one for each client's report"
+    indicators = {indicator.name: indicator for indicator in fio.INDICATORS}
+    for item in measured.values:
+        assert item.unit == indicators[item.indicator].unit
+        assert item.unit in UNITS
+
+
+def test_one_client_has_no_spread_and_fewer_jobs_have_fewer_rows() -> None:
+    rows = list(fio.expected(spec(clients=1, jobs="seq_read,rand_write")))
+    assert [row.indicator for row in rows] == ["read_bandwidth", "write_iops", "write_latency_p50", "write_latency_p99"]
+    assert {row.params["clients"] for row in fio.expected(spec(nodes=("a", "b"), clients=3))} == {6}
+
+
+def test_the_command_is_complete() -> None:
+    command = fio.command(placement(nodes=("n0", "n1")), spec().params)
+    argv = list(command.argv)
+    assert argv[:3] == ["python3", "-m", "plumbline_bench.fio_clients"]
+    assert command.env == {"PYTHONPATH": "/p/docker/bench"}
+    assert argv[argv.index("--size") + 1] == str(16 << 20)
+    assert argv[argv.index("--nodes") + 1] == "n0,n1"
+    assert "--create" not in argv, "a mount that is missing must not be made up"
+    assert command.timeout_s > 4 * 1.5 + 300
+    embedded = fio.command(placement(storage_dir=str(project_root() / ".plumbline/storage")), spec().params)
+    assert "--create" in embedded.argv
+    cluster = fio.command(placement(launcher="kubernetes"), {**spec().params, "require_mount": True})
+    assert "--nodes" not in cluster.argv, "each machine is told its name by its environment"
+    assert "--require-mount" in cluster.argv
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"jobs": "seq_wrte"}, "did you mean 'seq_write'"),
+        ({"jobs": ""}, "names no job"),
+        ({"size": "big"}, "not a size"),
+        ({"clients": 0}, "at least 1"),
+        ({"ioengine": "libao"}, "must be one of"),
+    ],
+)
+def test_wrong_parameters_are_refused_by_name(params: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        spec(**params)
+
+
+# -- what is measured
+
+
+def test_the_aggregate_is_what_all_clients_did_at_once() -> None:
+    measured = measure(DATA)
+    for job, indicator, direction in (
+        ("seq_write", "write_bandwidth", "write"),
+        ("seq_read", "read_bandwidth", "read"),
+    ):
+        total = sum(report(job, client)[direction]["bw_bytes"] for client in (0, 1)) / 1e6
+        assert value(measured, indicator) == pytest.approx(total, rel=0.1), "they ran together almost all of the time"
+    total = sum(report("rand_read", client)["read"]["iops"] for client in (0, 1))
+    assert value(measured, "read_iops") == pytest.approx(total, rel=0.1)
+    for job in JOBS:
+        assert 0 < value(measured, "client_spread", job=job) <= 1
+
+
+def test_percentiles_are_merged_and_never_averaged() -> None:
+    measured = measure(DATA)
+    p99 = [report("rand_read", client)["read"]["clat_ns"]["percentile"]["99.000000"] / 1000 for client in (0, 1)]
+    assert min(p99) <= value(measured, "read_latency_p99") <= max(p99)
+    bins = [report("rand_read", client)["read"]["clat_ns"]["bins"] for client in (0, 1)]
+    everything = sorted(int(ns) for each in bins for ns, count in each.items() for _ in range(count))
+    assert value(measured, "read_latency_p50") == everything[-(-len(everything) // 2) - 1] / 1000
+
+
+@pytest.mark.parametrize("job", ["rand_read", "rand_write"])
+@pytest.mark.parametrize("percentile", [1, 50, 90, 99, 99.9, 99.99])
+def test_a_percentile_of_one_histogram_is_the_one_that_fio_prints(job: str, percentile: float) -> None:
+    latency = report(job, 0)[JOBS_WAY[job]]["clat_ns"]
+    bins = {int(ns): count for ns, count in latency["bins"].items()}
+    assert merged_percentile([bins], percentile) == latency["percentile"][f"{percentile:f}"]
+
+
+JOBS_WAY = {"rand_read": "read", "rand_write": "write"}
+
+
+# -- broken in one way at a time
+
+
+def test_clients_that_never_ran_at_once_give_no_aggregate(raw: Path) -> None:
+    shift(raw, "seq_read", 10_000)
+    measured = measure(raw)
+    assert codes(measured) == {Code.INCOMPLETE_OUTPUT}
+    assert "ran at once for 0.00 s" in measured.findings[0].message
+    assert "read_bandwidth" not in {item.indicator for item in measured.values}
+    assert "write_bandwidth" in {item.indicator for item in measured.values}
+
+
+def test_clients_of_several_nodes_that_never_ran_at_once_point_at_the_clocks(raw: Path) -> None:
+    two = spec(nodes=("n1", "n2"), clients=1)
+    for old in sorted(raw.glob("*-n1-c1*")):
+        old.rename(raw / old.name.replace("-n1-c1", "-n2-c0"))
+    data = json.loads((raw / "fio-facts-n1.json").read_text())
+    text = json.dumps(data).replace('"clients": 2', '"clients": 1')
+    for name, index in (("n1", 0), ("n2", 1)):
+        facts = json.loads(text)
+        facts["asked"]["nodes"] = [name]
+        for job in facts["jobs"]:
+            client = job["clients"][index]
+            client.update(node=name, client=0, output=client["output"].replace("n1-c1", "n2-c0"))
+            client["bw_log"] = client["bw_log"].replace("n1-c1", "n2-c0")
+            job["clients"] = [client]
+        (raw / f"fio-facts-{name}.json").write_text(json.dumps(facts))
+    assert measure(raw, two).findings == ()
+    assert names(measure(raw, two)) == {(r.indicator, canonical_params(r.params)) for r in fio.expected(two)}
+    shift(raw, "rand_read", 30_000, client="n2-c0")
+    assert codes(measure(raw, two)) == {Code.CLOCK_SKEW}
+
+
+def shift(raw: Path, job: str, by_ms: int, client: str = "n1-c1") -> None:
+    """Let one client have run at another time."""
+    edit_json(raw / f"fio-{job}-{client}.json", lambda d: d.update(timestamp_ms=d["timestamp_ms"] + by_ms))
+    log = raw / f"fio-{job}-{client}_bw.log"
+    log.write_text(re.sub(r"^\d+", lambda m: str(int(m[0]) + by_ms), log.read_text(), flags=re.MULTILINE))
+
+
+BREAKS: dict[str, tuple[Callable[[Path], Any], Code]] = {
+    "a report is gone": (lambda r: (r / "fio-seq_read-n1-c1.json").unlink(), Code.UNREADABLE),
+    "a log is gone": (lambda r: (r / "fio-seq_read-n1-c1_bw.log").unlink(), Code.UNREADABLE),
+    "a log is empty": (lambda r: (r / "fio-seq_read-n1-c1_bw.log").write_text(""), Code.UNREADABLE),
+    "a log is cut": (lambda r: cut(r / "fio-seq_read-n1-c1_bw.log", 7), Code.UNREADABLE),
+    "a log is garbage": (lambda r: (r / "fio-seq_read-n1-c1_bw.log").write_text("nan, 1, 0, 0, 0\n"), Code.UNREADABLE),
+    "the log of another client": (
+        lambda r: shutil.copy(r / "fio-rand_write-n1-c0_bw.log", r / "fio-seq_read-n1-c1_bw.log"),
+        Code.INCOMPLETE_OUTPUT,
+    ),
+    "another block size": (
+        lambda r: edit_json(r / "fio-seq_read-n1-c1.json", lambda d: options(d).update(bs="64k")),
+        Code.WRONG_PARAMETERS,
+    ),
+    "another workload": (
+        lambda r: edit_json(r / "fio-seq_read-n1-c1.json", lambda d: options(d).update(rw="randread")),
+        Code.WRONG_PARAMETERS,
+    ),
+    "another runtime": (
+        lambda r: edit_json(r / "fio-seq_read-n1-c1.json", lambda d: options(d).update(runtime="2")),
+        Code.WRONG_PARAMETERS,
+    ),
+    "buffered although direct was said": (
+        lambda r: edit_json(r / "fio-seq_read-n1-c1.json", lambda d: options(d).update(direct="0")),
+        Code.WRONG_PARAMETERS,
+    ),
+    "another size": (
+        lambda r: edit_json(r / "fio-facts-n1.json", lambda d: d["asked"].update(size_bytes=1)),
+        Code.WRONG_PARAMETERS,
+    ),
+    "another host": (
+        lambda r: edit_json(r / "fio-facts-n1.json", lambda d: d["asked"].update(nodes=["n7"])),
+        Code.WRONG_HOST,
+    ),
+    "through the page cache": (
+        lambda r: edit_json(r / "fio-facts-n1.json", lambda d: d.update(page_cache=True)),
+        Code.PAGE_CACHE,
+    ),
+}
+
+
+def options(document: Any) -> Any:
+    return document["jobs"][0]["job options"]
+
+
+def cut(path: Path, count: int) -> None:
+    path.write_bytes(path.read_bytes()[:-count])
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_what_is_broken_is_found(raw: Path, name: str) -> None:
+    break_it, code = BREAKS[name]
+    break_it(raw)
+    measured = measure(raw)
+    assert code in codes(measured)
+    if code in (Code.UNREADABLE, Code.INCOMPLETE_OUTPUT):
+        assert not [v for v in measured.values if v.indicator == "read_bandwidth" or v.params.get("job") == "seq_read"]
+        assert [v for v in measured.values if v.indicator == "read_iops"], "the other jobs keep their numbers"
+
+
+def test_a_report_that_is_cut_is_not_complete(raw: Path) -> None:
+    cut(raw / "fio-seq_read-n1-c1.json", 100)
+    measured = measure(raw)
+    assert Status.INCOMPLETE in {statement.status for statement in measured.completeness}
+    assert "read_bandwidth" not in {item.indicator for item in measured.values}
+
+
+def test_a_client_that_was_never_listed_is_missed(raw: Path) -> None:
+    edit_json(raw / "fio-facts-n1.json", lambda d: d["jobs"][1]["clients"].pop())
+    measured = measure(raw)
+    assert [s.reason for s in measured.completeness if s.status is Status.INCOMPLETE] == [
+        "seq_read: 1 clients ran, 2 were asked for"
+    ]
+    edit_json(raw / "fio-facts-n1.json", lambda d: d["jobs"].pop(0))
+    assert len([s for s in measure(raw).completeness if s.status is Status.INCOMPLETE]) == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        ("directory_missing", Code.STORAGE_UNAVAILABLE),
+        ("no_space", Code.STORAGE_UNAVAILABLE),
+        ("mount_hung", Code.STORAGE_UNAVAILABLE),
+        ("too_slow", Code.TIMEOUT),
+        ("fio_missing", Code.BENCHMARK_FAILED),
+        ("stopped", Code.STOPPED),
+    ],
+)
+def test_errors_of_the_program_are_findings(tmp_path: Path, kind: str, code: Code) -> None:
+    facts = json.loads((DATA / "fio-facts-n1.json").read_text())
+    facts |= {"status": "error", "error": {"kind": kind, "message": "why"}, "jobs": []}
+    (tmp_path / "fio-facts-n1.json").write_text(json.dumps(facts))
+    measured = measure(tmp_path)
+    assert codes(measured) == {code}
+    assert "why" in measured.findings[0].message
+    assert [s.status for s in measured.completeness] == [Status.FAILED]
+    assert measured.values == ()
+
+
+def test_a_program_that_was_killed_is_not_complete(raw: Path) -> None:
+    edit_json(raw / "fio-facts-n1.json", lambda d: d.update(status="running"))
+    assert Status.ABORTED in {statement.status for statement in measure(raw).completeness}
+
+
+@pytest.mark.parametrize("content", [None, "", "{", "[]", '{"schema": 2, "asked": {}}', '{"schema": 1}'])
+def test_without_a_facts_file_nothing_is_read(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "fio-facts-n1.json").write_text(content)
+    with pytest.raises(OutputError):
+        measure(tmp_path)
+
+
+# -- windows
+
+
+def activity(name: str, begin: float, rates: list[float], **changes: Any) -> Activity:
+    entries = tuple((begin + 100.0 * (i + 1), rate) for i, rate in enumerate(rates))
+    runtime = 100.0 * len(rates)
+    made = Activity(
+        name=name, total_bytes=int(sum(rates) * 102.4), total_ios=int(sum(rates)), runtime_ms=runtime,
+        reported_ms=begin + runtime + 20, entries=entries,
+    )  # fmt: skip
+    return dataclasses.replace(made, **changes)
+
+
+def test_only_the_common_time_counts() -> None:
+    first = activity("a", 0, [1000.0] * 50)
+    late = activity("b", 2500, [3000.0] * 50)
+    found = common([first, late])
+    assert found is not None
+    assert found.window_s == pytest.approx(2.5)
+    assert found.bytes_per_s == pytest.approx(4000 * 1024, rel=0.01), "not 8000 + 0, and not the sum of both runs"
+    assert found.per_client["a"] == pytest.approx(1000 * 1024, rel=0.01)
+    assert common([first, activity("c", 9000, [1.0] * 10)]) is None
+
+
+def test_amounts_come_from_the_report_where_intervals_have_no_entry() -> None:
+    stalled = activity("a", 0, [1000.0] * 50)
+    gappy = dataclasses.replace(stalled, entries=stalled.entries[::2], total_bytes=stalled.total_bytes // 2)
+    found = common([gappy])
+    assert found is not None
+    assert found.bytes_per_s == pytest.approx(500 * 1024, rel=0.01)
+    assert contradiction(gappy) is None
+
+
+def test_a_log_of_another_run_is_noticed() -> None:
+    mine = activity("a", 0, [1000.0] * 50)
+    assert contradiction(mine) is None
+    assert "bytes" in str(contradiction(dataclasses.replace(mine, total_bytes=mine.total_bytes * 3)))
+    assert "bytes" in str(contradiction(dataclasses.replace(mine, total_bytes=mine.total_bytes // 3)))
+    assert "another time" in str(contradiction(dataclasses.replace(mine, reported_ms=2000.0)))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "1, 2\n", "1, 2, 0, 0, 0", "1, -2, 0, 0, 0\n", "5, 1, 0, 0, 0\n1, 1, 0, 0, 0\n", "\n"]
+)
+def test_damaged_logs_are_refused(text: str) -> None:
+    with pytest.raises(OutputError):
+        parse_log(text, "x_bw.log")
+
+
+RATES = st.lists(st.floats(1, 1e6), min_size=10, max_size=60)
+
+
+@given(RATES, RATES, st.floats(0, 2000))
+def test_shares_add_up(first: list[float], second: list[float], delay: float) -> None:
+    one, two = activity("a", 1000, first), activity("b", 1000 + delay, second)
+    assert one.share(0, 1e9) == 1
+    assert one.share(0, 2000) + one.share(2000, 1e9) == pytest.approx(1)
+    found = common([one, two])
+    if found is not None:
+        assert 0 <= found.bytes_per_s <= (max(first) + max(second)) * 1024 * 1.05 + 1
+
+
+@given(st.lists(st.dictionaries(st.integers(1, 50), st.integers(1, 30), max_size=8), max_size=4), st.floats(0.1, 100))
+def test_merged_percentiles_are_those_of_all_values(histograms: list[dict[int, int]], percentile: float) -> None:
+    values = sorted(value for h in histograms for value, count in h.items() for _ in range(count))
+    found = merged_percentile(histograms, percentile)
+    if not values:
+        assert found is None
+        return
+    assert found is not None
+    assert sum(v <= found for v in values) >= percentile / 100 * len(values) - 1e-6
+    assert sum(v < found for v in values) < percentile / 100 * len(values) + 1e-6
