@@ -53,7 +53,7 @@ RUNS = ("run", "poll", "scrape", "section")
 
 
 def outcome(module, data, expect=None):
-    """Read `data` and check what every reader promises: known names and units, finite numbers, one Completeness last."""
+    """Read `data` and check what every reader promises: known names and units, finite numbers, one end."""
     if isinstance(data, str):
         data = data.encode()
     if isinstance(data, Path):
@@ -102,7 +102,7 @@ def check_cuts(module, data, expect=None, most=200):
 
 
 def cases(*tools):
-    """The recorded third-party outputs of some tools: (file, what a person read from it); none where the folder is not."""
+    """The recorded third-party outputs of some tools, with what a person read from them; none without the folder."""
     if not (CASES / "INDEX.tsv").exists():
         return []
     with (CASES / "INDEX.tsv").open(newline="") as stream:

@@ -142,7 +142,8 @@ def test_wrapping_changes_no_value(change):
 def test_processes_and_gpus_in_one_file_stay_apart():
     text = (
         TWO
-        + "\npid, process_name, gpu_uuid, used_gpu_memory [MiB]\n4711, ./burn, GPU-0, 900 MiB\n4712, ./hog, GPU-0, 12 MiB\n"
+        + "\npid, process_name, gpu_uuid, used_gpu_memory [MiB]\n"
+        + "4711, ./burn, GPU-0, 900 MiB\n4712, ./hog, GPU-0, 12 MiB\n"
     )
     read = outcome(reader, text)
     assert read.value("process_memory", pid="4712") == 12

@@ -89,7 +89,8 @@ class _Log:
     shown_ras: list[dict[str, Any]] = field(default_factory=list)
     uuids: dict[str, str] = field(default_factory=dict)
     lost: list[str] = field(default_factory=list)
-    keys: set[tuple[str, ...]] = field(default_factory=set)
+    keys: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
+    """Events told so far, by time since boot, device and code: what their lines say."""
     unreadable: int = 0
     kernel_lines: int = 0
     first: str = ""
@@ -175,16 +176,19 @@ def _note(log: _Log, text: str) -> None:
         log.lost.append(match[0])
 
 
-def _is_new(log: _Log, before: str, *parts: str) -> bool:
-    """Say whether an event is told for the first time: logs of one machine are often captured twice."""
+def _is_new(log: _Log, before: str, rest: str, *parts: str) -> bool:
+    """Say whether an event is told for the first time: logs of one machine are often captured twice.
+
+    A copy that is cut short (`rest` begins the same) is one too.
+    """
     since_boot = _kernel_log.monotonic(before)
     if since_boot is None:
         return True
-    key = (since_boot, *parts)
-    if key in log.keys:
+    told = log.keys.setdefault((since_boot, *parts), []) if len(log.keys) < _MOST_KEYS else []
+    if any(one.startswith(rest) for one in told):
         return False
-    if len(log.keys) < _MOST_KEYS:
-        log.keys.add(key)
+    if len(told) < _SHOWN:
+        told.append(rest)
     return True
 
 
@@ -194,7 +198,7 @@ def _xid(log: _Log, match: re.Match[str], time: str | None, *, ended: bool) -> N
         log.unreadable += 1
         return
     device, code = match["device"], str(int(match["code"]))
-    if not _is_new(log, before, device, code, rest[:200]):
+    if not _is_new(log, before, rest[:200], device, code):
         return
     log.xids[device, code] += _kernel_log.repeats(before)
     if len(log.shown) < _SHOWN:
@@ -230,7 +234,7 @@ def _sxid(log: _Log, text: str, time: str | None, *, ended: bool) -> None:
         return
     device, code = match["device"], match["code"]
     before = text[: match.start()]
-    if not _is_new(log, re.sub(r"nvidia-nvswitch\d{1,3}: $", "", before), device, code, match["rest"][:200]):
+    if not _is_new(log, re.sub(r"nvidia-nvswitch\d{1,3}: $", "", before), match["rest"][:200], device, code):
         return
     log.sxids[device, code, severity[1]] += _kernel_log.repeats(before)
     if len(log.shown_sxids) < _SHOWN:
@@ -244,7 +248,7 @@ def _ras(log: _Log, text: str, time: str | None) -> None:
     if match is None:
         return
     device, kind, block = match["device"], match["kind"], match["block"]
-    if not _is_new(log, match.string[: match.start()], device, kind, block, match["count"]):
+    if not _is_new(log, match.string[: match.start()], match["count"], device, kind, block):
         return
     log.ras[device, kind, block] += 1
     if len(log.shown_ras) < _SHOWN:
