@@ -37,7 +37,8 @@ def launch(profile: ClusterProfile, specs: Sequence[LaunchSpec], evidence: Path,
     scenario = load_scenario(suite.get("faults"), int(profile.simulation.get("seed", 0)))
     night = Night.of(profile, scenario, clock["moment"])
     begin = clock["clock"]
-    todo = [spec for spec in specs if spec.launch_id not in answered_launches(evidence)]
+    answered = answered_launches(evidence)
+    todo = [spec for spec in specs if spec.launch_id not in answered]
     outputs = importlib.import_module(f"plumbline.simulation.outputs.{specs[0].benchmark}")
     for folder in ("raw", "records"):
         (evidence / folder).mkdir(exist_ok=True)
