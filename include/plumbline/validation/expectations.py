@@ -102,12 +102,19 @@ def _run(frame: pandas.DataFrame, expected: int, allowed: Mapping[str, Iterable[
     # Before the import: great-expectations logs while it loads.
     logging.getLogger("great_expectations").setLevel(logging.ERROR)
     import great_expectations as gx
-    from great_expectations.data_context.types.base import ProgressBarsConfig
+    from great_expectations.data_context.types import base
 
-    context = gx.get_context(mode="ephemeral")
-    context.variables.progress_bars = ProgressBarsConfig(globally=False)
+    # In memory, and quiet: the default makes a directory in /tmp for documents that nobody reads.
+    nothing_on_disk = base.InMemoryStoreBackendDefaults(init_temp_docs_sites=False)
+    config = base.DataContextConfig(
+        store_backend_defaults=nothing_on_disk,
+        progress_bars=base.ProgressBarsConfig(globally=False),
+        analytics_enabled=False,
+    )
+    context = gx.get_context(mode="ephemeral", project_config=config)
     rows = context.data_sources.add_pandas("run").add_dataframe_asset("rows")
-    batch = rows.add_batch_definition_whole_dataframe("all").get_batch({"dataframe": frame})
+    looked_at = sorted({column for rule in RULES for column in (rule.a, rule.b) if column})
+    batch = rows.add_batch_definition_whole_dataframe("all").get_batch({"dataframe": frame[looked_at]})
     expectations = [
         gx.expectations.ExpectTableRowCountToEqual(value=expected, severity="critical", meta={"id": ROW_COUNT}),
         *(_expectation(gx.expectations, rule, allowed) for rule in RULES),

@@ -184,7 +184,9 @@ def _places(item: Verdict, launch_nodes: Mapping[str, Sequence[str]]) -> Sequenc
     if item.node is not None:
         return (item.node,)
     if item.launch_id is not None:
-        return launch_nodes.get(item.launch_id.removeprefix("derived-"), ())
+        source = item.launch_id.removeprefix("derived-")
+        rung = [node for name, nodes in launch_nodes.items() if name.startswith(f"{source}-g") for node in nodes]
+        return launch_nodes.get(source, tuple(rung))
     return (item.benchmark,) if item.benchmark is not None else ()
 
 

@@ -231,8 +231,8 @@ def _run_problems(
 def _param_keys(readout: Readout) -> dict[tuple[str, str], frozenset[str]]:
     """Give the parameter names that rows of an indicator have."""
     texts: dict[tuple[str, str], set[str]] = {}
-    for row in readout.expected:
-        texts.setdefault((row.benchmark, row.indicator), set()).add(row.params)
+    for benchmark, name, params in {(row.benchmark, row.indicator, row.params) for row in readout.expected}:
+        texts.setdefault((benchmark, name), set()).add(params)
     return {key: frozenset(k for text in found for k in json.loads(text)) for key, found in texts.items()}
 
 

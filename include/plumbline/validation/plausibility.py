@@ -51,11 +51,16 @@ def one_node_busbw(rows: Iterable[Measurement], references: Iterable[Reference])
         named = item.indicator.startswith("bus_bandwidth") and 1 in item.node_counts and item.kind != "physical"
         if named and isinstance(operation, str) and item.value is not None:
             best[operation] = max(best.get(operation, 0.0), item.value)
+    by_params: dict[str, float] = {}
     for row in rows:
-        if row.node_count == 1 and row.unit == "GB/s" and row.indicator.startswith("bus_bandwidth"):
-            operation = json.loads(row.params).get("operation")
-            if isinstance(operation, str) and row.value < float("inf"):
-                best[operation] = max(best.get(operation, 0.0), row.value)
+        if row.node_count == 1 and row.indicator.startswith("bus_bandwidth") and row.unit == "GB/s":
+            value = row.value
+            if isinstance(value, (int, float)) and by_params.get(row.params, 0.0) < value < float("inf"):
+                by_params[row.params] = value
+    for params, value in by_params.items():
+        operation = json.loads(params).get("operation")
+        if isinstance(operation, str):
+            best[operation] = max(best.get(operation, 0.0), value)
     return best
 
 

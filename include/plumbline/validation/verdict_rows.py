@@ -43,6 +43,7 @@ def row_verdicts(
     if not len(lines):
         return {}
     reasons = _MissingReasons(readout)
+    sources = [source_of(item) for item in bounds]
     broken = frame.iloc[lines].astype({"node": object, "gpu": object})
     place = places(broken)
     found = {}
@@ -67,7 +68,7 @@ def row_verdicts(
             group=_whole(row.group),
             node=_text(row.node),
             params=str(row.params),
-            reference=source_of(limits),
+            reference=sources[kinds[line]],
         )
     return found
 

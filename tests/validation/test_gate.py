@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plumbline.configuration import parse
+from plumbline.errors import ConfigError
+from plumbline.model import KIND_OF_CODE, Code, Verdict, VerdictKind, to_plain, verdict, verdict_from
+from plumbline.suites.suite import ALWAYS_BLOCKING, Gate
+from plumbline.validation.gate import GAP_CODES, Judged, alarm, decide, reason_data, verdict_of_reason
+
+NIGHTLY = Gate(coverage_gaps_allowed=True)
+STRICT = Gate(blocks=(*ALWAYS_BLOCKING, VerdictKind.WARN))
+
+codes = st.sampled_from([code for code in Code if KIND_OF_CODE[code] is not VerdictKind.PASS])
+nodes = st.sampled_from([None, "n1", "n2", "n3"])
+
+
+@st.composite
+def verdicts(draw: st.DrawFn) -> Verdict:
+    return verdict(
+        draw(codes), "somewhere", "because", benchmark=draw(st.sampled_from(["fio", "nccl_tests", None])),
+        node=draw(nodes), launch_id=draw(st.sampled_from([None, "fio-n1-g0-r1"])),
+    )  # fmt: skip
+
+
+@st.composite
+def judged(draw: st.DrawFn) -> Judged:
+    rows, others = draw(st.lists(verdicts(), max_size=6)), draw(st.lists(verdicts(), max_size=4))
+    passed = draw(st.integers(0, 5))
+    unmeasured = sum(item.kind in (VerdictKind.NOT_RUN, VerdictKind.STALE) for item in rows)
+    expected = passed + len(rows)
+    return Judged(
+        expected=expected, measured=expected - unmeasured, passed=passed, rows=tuple(rows), others=tuple(others)
+    )
+
+
+gates = st.sampled_from([NIGHTLY, STRICT, Gate()])
+ages = st.dictionaries(st.sampled_from(["n1", "n2", "n3", "fio", "nccl_tests"]), st.integers(0, 30))
+
+
+def all_good(count: int = 3) -> Judged:
+    return Judged(expected=count, measured=count, passed=count, rows=(), others=())
+
+
+def test_all_passed_opens():
+    decision = decide(all_good(), STRICT, nights={})
+    assert decision.open and decision.verdict is VerdictKind.PASS and decision.reasons == ()
+
+
+def test_nothing_expected_is_closed_and_says_so():
+    decision = decide(all_good(0), NIGHTLY, nights={})
+    assert not decision.open and "empty run" in decision.reasons[0].message
+
+
+@given(judged(), gates, ages, st.data())
+def test_removing_a_verdict_never_opens(found: Judged, gate: Gate, nights: dict[str, int], data: st.DataObject):
+    """A row's verdict that is lost breaks the count; so does a lost PASS."""
+    before = decide(found, gate, nights=nights)
+    if found.rows:
+        index = data.draw(st.integers(0, len(found.rows) - 1))
+        fewer = replace(found, rows=(*found.rows[:index], *found.rows[index + 1 :]))
+        assert not decide(fewer, gate, nights=nights).open
+    if found.passed:
+        assert not decide(replace(found, passed=found.passed - 1), gate, nights=nights).open
+    assert before.open or before.blocking
+
+
+@given(judged(), gates, ages, verdicts())
+def test_adding_evidence_never_opens(found: Judged, gate: Gate, nights: dict[str, int], more: Verdict):
+    if not decide(found, gate, nights=nights).open:
+        for grown in (
+            replace(found, others=(*found.others, more)),
+            replace(found, rows=(*found.rows, more)),
+            replace(found, passed=found.passed + 1),
+            replace(found, rows=(*found.rows, more), expected=found.expected + 1, measured=found.measured + 1),
+        )[: 4 if found.expected else 2]:
+            assert not decide(grown, gate, nights=nights).open
+
+
+@given(judged(), gates, ages, st.randoms())
+def test_order_changes_nothing(found: Judged, gate: Gate, nights: dict[str, int], rng):
+    rows, others = list(found.rows), list(found.others)
+    rng.shuffle(rows), rng.shuffle(others)
+    turned = replace(found, rows=tuple(rows), others=tuple(others))
+    one, two = decide(found, gate, nights=nights), decide(turned, gate, nights=nights)
+    assert (one.open, one.verdict, one.counts) == (two.open, two.verdict, two.counts)
+
+
+@given(judged(), ages)
+def test_a_stricter_gate_never_opens_what_a_laxer_one_closed(found: Judged, nights: dict[str, int]):
+    lax, strict = decide(found, NIGHTLY, nights=nights), decide(found, STRICT, nights=nights)
+    assert lax.open or not strict.open
+
+
+@given(judged(), gates, ages)
+def test_every_blocking_kind_blocks_and_is_shown(found: Judged, gate: Gate, nights: dict[str, int]):
+    decision = decide(found, gate, nights=nights)
+    assert decision.open == (not decision.blocking)
+    for item in (*found.rows, *found.others):
+        if item.kind in (VerdictKind.FAIL, VerdictKind.INVALID, VerdictKind.STALE):
+            assert not decision.open
+        if item.kind is VerdictKind.NOT_RUN and item.code not in GAP_CODES:
+            assert not decision.open
+    assert len(decision.reasons) >= len(found.rows) + len(found.others)
+    order = list(VerdictKind)
+    ranks = [order.index(item.kind) for item in decision.reasons]
+    assert ranks == sorted(ranks, reverse=True)
+    assert sum(decision.counts.values()) == found.passed + len(decision.reasons)
+
+
+@given(verdicts())
+def test_a_reason_survives_verdict_json(item: Verdict):
+    assert verdict_of_reason(reason_data(item)) == item
+    assert verdict_from(to_plain(item)) == item
+
+
+# -- coverage gaps -----------------------------------------------------------------------------------------------
+
+
+def gap(code: Code = Code.BUSY, **fields: object) -> Judged:
+    item = verdict(code, "node n1", "in use", **{"node": "n1", **fields})
+    return replace(all_good(), others=(item,))
+
+
+@pytest.mark.parametrize("code", sorted(GAP_CODES))
+def test_a_gap_is_tolerated_until_it_is_stale(code: Code):
+    fresh = decide(gap(code), NIGHTLY, nights={"n1": 7})
+    assert fresh.open and fresh.verdict is VerdictKind.WARN and fresh.gaps == fresh.reasons
+    assert fresh.coverage["missing"] == ["node n1"]
+    old = decide(gap(code), NIGHTLY, nights={"n1": 8})
+    assert not old.open and old.verdict is VerdictKind.STALE
+    assert old.reasons[0].code is Code.TOO_OLD and "8 nights" in old.reasons[0].message
+
+
+def test_a_gap_of_unknown_age_is_not_tolerated():
+    assert not decide(gap(), NIGHTLY, nights={"n2": 1}).open
+
+
+def test_acceptance_tolerates_no_gap():
+    assert not decide(gap(), STRICT, nights={"n1": 0}).open
+
+
+def test_only_the_three_reasons_are_gaps():
+    for code in (Code.NODE_LOST, Code.BUDGET, Code.NO_RECORD, Code.UNREACHABLE_SCALE, Code.NO_MEASUREMENT):
+        assert not decide(gap(code), NIGHTLY, nights={"n1": 0}).open
+
+
+def test_a_group_is_as_old_as_its_oldest_node():
+    found = gap(node=None, launch_id="nccl_tests-n2-g0-r1")
+    launches = {"nccl_tests-n2-g0-r1": ("n1", "n2")}
+    assert decide(found, NIGHTLY, nights={"n1": 1, "n2": 2}, launch_nodes=launches).open
+    assert not decide(found, NIGHTLY, nights={"n1": 1, "n2": 9}, launch_nodes=launches).open
+    assert not decide(found, NIGHTLY, nights={"n1": 1}, launch_nodes=launches).open
+    rung = gap(node=None, launch_id="derived-nccl_tests-n2")
+    assert decide(rung, NIGHTLY, nights={"n1": 1, "n2": 2}, launch_nodes=launches).open
+    assert not decide(rung, NIGHTLY, nights={"n1": 1, "n2": 2}, launch_nodes={}).open
+
+
+def test_a_benchmark_left_out_is_as_old_as_it_is():
+    found = gap(Code.EXCLUDED, node=None, benchmark="fio")
+    assert decide(found, NIGHTLY, nights={"fio": 1}).open
+    assert not decide(found, NIGHTLY, nights={"fio": 8}).open
+    assert not decide(found, NIGHTLY, nights={}).open
+
+
+# -- the policy itself -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ALWAYS_BLOCKING)
+def test_a_suite_cannot_leave_out_a_kind_that_blocks(kind: VerdictKind):
+    left = [k.value for k in ALWAYS_BLOCKING if k is not kind]
+    with pytest.raises(ConfigError, match=kind.value):
+        parse(Gate, {"blocks": left}, "suite.yaml")
+
+
+def test_a_misspelt_kind_is_an_error():
+    with pytest.raises(ConfigError, match="blocks"):
+        parse(Gate, {"blocks": ["FAIL", "INVALD", "NOT_RUN", "STALE"]}, "suite.yaml")
+    with pytest.raises(ConfigError, match="did you mean"):
+        parse(Gate, {"block": ["FAIL"]}, "suite.yaml")
+
+
+def test_a_gate_forged_around_its_check_still_closes():
+    forged = Gate.model_construct(blocks=(), coverage_gaps_allowed=False, max_age_nights=7)
+    found = replace(all_good(), others=(verdict(Code.TIMEOUT, "x", "hung"),))
+    assert not decide(found, forged, nights={}).open
+
+
+# -- alarm -------------------------------------------------------------------------------------------------------
+
+
+def test_what_was_there_last_night_is_not_news():
+    slow = verdict(Code.OUTSIDE_REFERENCE, "all_reduce at 2 nodes, group 0", "slow", benchmark="nccl_tests", group=0,
+                   indicator="bus_bandwidth", node_count=2, params="{}")  # fmt: skip
+    moved = replace(slow, group=3, place="all_reduce at 2 nodes, group 3")
+    assert alarm([slow], None).news and alarm([slow], []).new == (slow,)
+    assert not alarm([moved], [slow]).news and alarm([moved], [slow]).ongoing == (moved,)
+    assert alarm([], [slow]).gone == (slow,) and alarm([], [slow]).news
+
+
+def test_gaps_and_warnings_alarm_nobody():
+    quiet = [verdict(Code.BUSY, "node n1", "in use", node="n1"), verdict(Code.NO_BASELINE, "x", "none yet")]
+    assert not alarm(quiet, None).news
+
+
+@given(st.lists(verdicts(), max_size=6))
+def test_a_run_is_no_news_against_itself(items: list[Verdict]):
+    assert not alarm(items, items).news
