@@ -387,7 +387,7 @@ RATES = st.lists(st.floats(1, 1e6), min_size=10, max_size=60)
 @given(RATES, RATES, st.floats(0, 2000))
 def test_shares_add_up(first: list[float], second: list[float], delay: float) -> None:
     one, two = activity("a", 1000, first), activity("b", 1000 + delay, second)
-    assert one.share(0, 1e9) == 1
+    assert one.share(0, 1e9) == pytest.approx(1)
     assert one.share(0, 2000) + one.share(2000, 1e9) == pytest.approx(1)
     found = common([one, two])
     if found is not None:

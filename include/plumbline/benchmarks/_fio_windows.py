@@ -47,17 +47,26 @@ class Activity:
         return self.begin_ms + self.runtime_ms
 
     def share(self, begin_ms: float, end_ms: float) -> float:
-        """Give the part of the transfer, 0 to 1, that fell into a time."""
-        if begin_ms <= self.begin_ms and end_ms >= self.end_ms:
-            return 1.0
-        inside = total = 0.0
+        """Give the part of the transfer, 0 to 1, that fell into a time.
+
+        What the entries don't account for is taken as spread evenly over the time that no entry covers: the interval
+        in which a job ends is never logged.
+        """
+        begin_ms, end_ms = max(begin_ms, self.begin_ms), min(end_ms, self.end_ms)
+        inside = logged = covered = covered_inside = 0.0
+        before = self.begin_ms
         for at, rate in self.entries:
-            total += rate
-            begin = max(at - LOG_MS, self.begin_ms)
-            overlap = min(at, end_ms) - max(begin, begin_ms)
-            if overlap > 0 and at > begin:
-                inside += rate * min(1.0, overlap / (at - begin))
-        return inside / total if total else 0.0
+            first, last = max(at - LOG_MS, before), min(at, self.end_ms)
+            before = max(at, before)
+            if last <= first:
+                continue
+            amount, overlap = rate * 1.024 * (last - first), max(0.0, min(last, end_ms) - max(first, begin_ms))
+            logged, covered = logged + amount, covered + last - first
+            inside, covered_inside = inside + amount * overlap / (last - first), covered_inside + overlap
+        rest, uncovered = max(0.0, self.total_bytes - logged), self.runtime_ms - covered
+        if uncovered > 0:
+            inside += rest * max(0.0, end_ms - begin_ms - covered_inside) / uncovered
+        return min(1.0, inside / max(logged, self.total_bytes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
