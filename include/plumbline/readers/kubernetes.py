@@ -92,6 +92,8 @@ class _Found:
     nothing: str | None = None
     complaint: str | None = None
     tables: int = 0
+    listed: bool = False
+    """Whether pods come from a table, which has no end mark."""
     cut: str | None = None
 
 
@@ -224,6 +226,7 @@ def _take_tables(found: _Found, text: str) -> None:
     if _PODS.search(text):
         found.pods += pod_rows(text)
         found.tables += 1
+        found.listed = True
 
 
 def _yaml(text: str) -> Iterator[Mapping[str, Any]]:
@@ -321,6 +324,8 @@ def _completeness(
         status, reason = _status_without_pod(found, main)
     if status in (Status.COMPLETE, Status.UNKNOWN) and wanted is not None and wanted != len(diagnoses):
         status, reason = Status.INCOMPLETE, f"{len(diagnoses)} pods, {wanted} expected"
+    if status is Status.COMPLETE and wanted is None and (found.listed or (found.own_events and len(diagnoses) > 1)):
+        status, reason = Status.UNKNOWN, "a list without an end mark; expect pods to settle it"
     if status is Status.COMPLETE and (found.cut or not ended):
         status, reason = Status.INCOMPLETE, found.cut or "the last line has no line end"
     return Completeness(NAME, status, expected, counts, reason)

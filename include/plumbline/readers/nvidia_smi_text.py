@@ -22,7 +22,7 @@ from plumbline.readers._smi_table import BoxedTable
 from plumbline.readers._smi_topology import Matrix, matrix_facts, matrix_header, nvlinks
 from plumbline.readers.framing import strip_prefix
 from plumbline.readers.reading import Completeness, Fact, Item, Reading, Status
-from plumbline.readers.source import Source
+from plumbline.readers.source import Source, strip_ansi
 
 NAME = "nvidia_smi_text"
 TOOL = "nvidia-smi -L, topo -m, topo -p2p, nvlink -s, dmon, the plain table, captures of several commands"
@@ -96,7 +96,7 @@ def sniff(head: str) -> float:
     if "<nvidia_smi_log" in head:
         return 0.0
     score = 0.0
-    for line in head.splitlines()[:600]:
+    for line in strip_ansi(head).splitlines()[:600]:
         text = strip_prefix(line)
         if text.startswith("| NVIDIA-SMI ") or matrix_header(text) is not None:
             score = max(score, 0.95)

@@ -1,0 +1,456 @@
+"""Pods and events: each way in which a pod does not run is named, and nothing is called well that nobody has seen."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.readers.infra_outputs import DATA, check_cuts, outcome
+
+from plumbline.errors import OutputError
+from plumbline.model import Code
+from plumbline.readers import kubernetes as reader
+from plumbline.readers.kubernetes import explain
+from plumbline.readers.reading import Status
+
+FOLDER = DATA / "kubernetes"
+EVICTED, JOB, EVENTS, WIDE, PODS = (
+    (FOLDER / f"{name}.txt").read_text()
+    for name in ("describe_evicted", "describe_job_quota", "events", "get_events_wide", "get_pods")
+)
+SUCCEEDED, LIST = ((FOLDER / f"{name}.json").read_text() for name in ("pod_succeeded", "list_with_events"))
+
+
+def pod(phase="Pending", spec=None, **status):
+    containers = [{"name": "bench", "resources": {"limits": {"nvidia.com/gpu": "8"}}}]
+    return {
+        "metadata": {"name": "bench-0"},
+        "spec": spec or {"containers": containers},
+        "status": {"phase": phase, **status},
+    }
+
+
+def event(reason, message="", kind="Warning", last="2026-01-31T04:05:00Z", **more):
+    return {"type": kind, "reason": reason, "message": message, "firstTimestamp": last, "lastTimestamp": last, **more}
+
+
+def waiting(reason, message="", last=None):
+    container = {"name": "bench", "restartCount": 3, "state": {"waiting": {"reason": reason, "message": message}}}
+    return {"containerStatuses": [{**container, "lastState": {"terminated": last}} if last else container]}
+
+
+def ended(code, reason="Error", message=""):
+    state = {"terminated": {"exitCode": code, "reason": reason, "message": message}}
+    return {"containerStatuses": [{"name": "bench", "restartCount": 0, "state": state}]}
+
+
+def unscheduled(message):
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    return {"conditions": [condition]}
+
+
+def disrupted(reason, message=""):
+    return {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message}]}
+
+
+NO_GPU = "0/4 nodes are available: 1 Insufficient nvidia.com/gpu, 3 node(s) didn't match Pod's node affinity/selector."
+ALLOCATE = "requested number of devices unavailable for nvidia.com/gpu. Requested: 8, Available: 7"
+FLAVOR = "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor h100"
+TAINT = "0/2 nodes are available: 2 node(s) had untolerated taint {node.kubernetes.io/not-ready: }."
+CLAIM = "0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims."
+AFFINITY = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
+
+
+WAYS = [
+    # the scheduler
+    (pod(**unscheduled(NO_GPU)), [], "Unschedulable", Code.MISSING_GPU),
+    (pod(**unscheduled(NO_GPU)), [event("FailedScheduling", NO_GPU)], "FailedScheduling", Code.MISSING_GPU),
+    (
+        pod(),
+        [event("FailedScheduling", "0/2 nodes are available: 2 Insufficient amd.com/gpu.")],
+        "FailedScheduling",
+        Code.MISSING_GPU,
+    ),
+    (
+        pod(),
+        [event("FailedScheduling", "0/2 nodes are available: 2 cannot allocate all claims.")],
+        "FailedScheduling",
+        Code.MISSING_GPU,
+    ),
+    (
+        pod(),
+        [event("FailedScheduling", "0/2 nodes are available: 1 Insufficient cpu, 1 Insufficient nvidia.com/gpu.")],
+        "FailedScheduling",
+        Code.UNSCHEDULABLE,
+    ),
+    (pod(), [event("FailedScheduling", AFFINITY)], "FailedScheduling", Code.UNSCHEDULABLE),
+    (pod(), [event("FailedScheduling", CLAIM)], "FailedScheduling", Code.STORAGE_UNAVAILABLE),
+    (pod(), [event("FailedScheduling", TAINT)], "FailedScheduling", Code.NODE_NOT_READY),
+    (
+        pod(conditions=[{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}]),
+        [],
+        "SchedulingGated",
+        Code.UNSCHEDULABLE,
+    ),
+    # quota
+    (
+        {},
+        [event("FailedCreate", 'Error creating: pods "b-" is forbidden: exceeded quota: gpus, requested: pods=1')],
+        "FailedCreate",
+        Code.QUOTA,
+    ),
+    ({}, [event("Pending", FLAVOR)], "Pending", Code.QUOTA),
+    # images
+    *[
+        (pod(**waiting(reason)), [], reason, Code.IMAGE_PULL)
+        for reason in ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
+    ],
+    ({}, [event("BackOff", 'Back-off pulling image "x:1"', kind="Normal")], "ImagePullBackOff", Code.IMAGE_PULL),
+    ({}, [event("Failed", 'Failed to pull image "x:1": not found')], "ErrImagePull", Code.IMAGE_PULL),
+    # the kubelet's admission
+    (
+        pod("Failed", reason="UnexpectedAdmissionError", message=ALLOCATE),
+        [],
+        "UnexpectedAdmissionError",
+        Code.MISSING_GPU,
+    ),
+    (
+        pod("Failed", reason="OutOfnvidia.com/gpu", message="Node didn't have enough resource: nvidia.com/gpu"),
+        [],
+        "OutOfnvidia.com/gpu",
+        Code.MISSING_GPU,
+    ),
+    (
+        pod("Failed", reason="OutOfcpu", message="Node didn't have enough resource: cpu"),
+        [],
+        "OutOfcpu",
+        Code.UNSCHEDULABLE,
+    ),
+    (
+        pod("Failed", reason="UnexpectedAdmissionError", message="no such plugin"),
+        [],
+        "UnexpectedAdmissionError",
+        Code.INFRASTRUCTURE,
+    ),
+    # the node, eviction, preemption
+    (
+        pod("Failed", reason="Evicted", message="The node was low on resource: memory.", **ended(137)),
+        [],
+        "Evicted",
+        Code.EVICTED,
+    ),
+    (pod("Failed", reason="NodeLost"), [], "NodeLost", Code.NODE_LOST),
+    (
+        pod("Failed", reason="Preempting", message="Preempted in order to admit critical pod"),
+        [],
+        "Preempting",
+        Code.PREEMPTED,
+    ),
+    (
+        pod(
+            "Failed",
+            **disrupted("PreemptionByScheduler", "preempting to accommodate a higher priority pod"),
+            containerStatuses=ended(143)["containerStatuses"],
+        ),
+        [],
+        "PreemptionByScheduler",
+        Code.PREEMPTED,
+    ),
+    (
+        pod("Failed", **disrupted("TerminationByKubelet", "Pod was terminated in response to imminent node shutdown.")),
+        [],
+        "TerminationByKubelet",
+        Code.NODE_LOST,
+    ),
+    (
+        pod("Failed", **disrupted("TerminationByKubelet", "The node was low on resource: memory")),
+        [],
+        "TerminationByKubelet",
+        Code.EVICTED,
+    ),
+    (
+        pod("Running", **disrupted("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint")),
+        [],
+        "DeletionByTaintManager",
+        Code.NODE_LOST,
+    ),
+    (
+        pod(
+            "Failed", reason="DeadlineExceeded", message="Pod was active on the node longer than the specified deadline"
+        ),
+        [],
+        "DeadlineExceeded",
+        Code.TIMEOUT,
+    ),
+    (
+        pod("Running", containerStatuses=[{"name": "b", "state": {"running": {}}}]),
+        [event("NodeNotReady", "Node is not ready")],
+        "NodeNotReady",
+        Code.NODE_NOT_READY,
+    ),
+    # containers
+    (pod("Failed", **ended(137, "OOMKilled")), [], "OOMKilled", Code.OUT_OF_MEMORY),
+    (
+        pod("Failed", **ended(137)),
+        [event("OOMKilling", "Memory cgroup out of memory: Killed process 1")],
+        "OOMKilled",
+        Code.OUT_OF_MEMORY,
+    ),
+    (pod("Failed", **ended(3)), [], "Error", Code.BENCHMARK_FAILED),
+    (
+        pod("Running", **waiting("CrashLoopBackOff", last={"exitCode": 137, "reason": "OOMKilled"})),
+        [],
+        "CrashLoopBackOff",
+        Code.OUT_OF_MEMORY,
+    ),
+    (
+        pod("Running", **waiting("CrashLoopBackOff", last={"exitCode": 2, "reason": "Error"})),
+        [],
+        "CrashLoopBackOff",
+        Code.BENCHMARK_FAILED,
+    ),
+    (
+        pod("Failed", **ended(128, "StartError", "nvidia-container-cli: device error: 3: unknown device")),
+        [],
+        "StartError",
+        Code.MISSING_GPU,
+    ),
+    (
+        pod("Failed", **ended(127, "ContainerCannotRun", "exec: hpl: not found")),
+        [],
+        "ContainerCannotRun",
+        Code.INFRASTRUCTURE,
+    ),
+    (
+        pod(**waiting("CreateContainerConfigError", 'secret "token" not found')),
+        [],
+        "CreateContainerConfigError",
+        Code.INFRASTRUCTURE,
+    ),
+    # volumes and sandboxes
+    (
+        pod(**waiting("ContainerCreating")),
+        [event("FailedMount", "MountVolume.SetUp failed")],
+        "FailedMount",
+        Code.STORAGE_UNAVAILABLE,
+    ),
+    (
+        pod(**waiting("ContainerCreating")),
+        [event("FailedCreatePodSandBox", "no IP")],
+        "FailedCreatePodSandBox",
+        Code.INFRASTRUCTURE,
+    ),
+    # nothing wrong
+    (pod("Succeeded", **ended(0, "Completed")), [event("FailedMount", "before it ran")], None, Code.OK),
+    (
+        pod("Running", containerStatuses=[{"name": "b", "state": {"running": {}}}]),
+        [event("FailedMount"), event("Unhealthy")],
+        None,
+        None,
+    ),
+    (pod(**waiting("ContainerCreating")), [event("Pulling", kind="Normal")], None, None),
+]
+
+
+@pytest.mark.parametrize(("data", "events", "reason", "category"), WAYS)
+def test_each_way_not_to_run_is_named(data, events, reason, category):
+    found = explain(data, events)
+    assert (found.reason, found.category) == (reason, category)
+    assert found.terminal is (found.phase in ("Succeeded", "Failed"))
+
+
+def test_what_later_events_cured_is_no_reason():
+    failed = event("FailedScheduling", NO_GPU, last="2026-01-31T04:00:00Z")
+    scheduled = event("Scheduled", kind="Normal", last="2026-01-31T04:01:00Z")
+    assert explain({}, [failed]).category is Code.MISSING_GPU
+    assert explain({}, [failed, scheduled]).category is None
+    assert explain({}, [scheduled, failed]).category is None
+    again = event("FailedScheduling", NO_GPU, last="2026-01-31T04:02:00Z")
+    assert explain({}, [failed, scheduled, again]).category is Code.MISSING_GPU
+
+
+def test_explain_counts_what_was_asked_and_tried():
+    spec = {
+        "nodeName": "node-a",
+        "containers": [{"name": "a", "resources": {"requests": {"nvidia.com/gpu": "4"}, "limits": {}}},
+                       {"name": "b", "resources": {"limits": {"nvidia.com/mig-1g.10gb": "2", "cpu": "8"}}}],
+        "initContainers": [{"name": "i", "resources": {"limits": {"nvidia.com/gpu": "1"}}}],
+    }  # fmt: skip
+    events = [event("Pulling", kind="Normal", count=4), event("Failed", "Error: ErrImagePull", count=4)]
+    found = explain(pod("Pending", spec, **waiting("ErrImagePull")), events)
+    assert (found.gpus_requested, found.attempts, found.first_error) == (6, 4, "ErrImagePull")
+    assert (found.node, found.container, found.normal, found.warnings) == ("node-a", "bench", 1, 1)
+    assert explain({}, []).gpus_requested is None
+
+
+def test_explain_survives_any_shape():
+    odd_event = {"series": 5, "count": "x", "involvedObject": []}
+    for odd in ({}, {"status": None}, {"status": {"containerStatuses": [None, {}, {"state": {"waiting": None}}]}},
+                {"spec": {"containers": "x"}}, {"metadata": [], "status": {"conditions": {}, "phase": 5}}):  # fmt: skip
+        assert dataclasses.asdict(explain(odd, [{}, odd_event]))["phase"] is None
+
+
+def test_a_pod_that_succeeded_is_complete():
+    read = outcome(reader, SUCCEEDED)
+    assert read.status is Status.COMPLETE
+    assert read.facts["phase"] == "Succeeded"
+    assert read.facts["terminal"] is True
+    assert read.facts["gpus_requested"] == 8
+    assert read.value("restarts", pod="bench-0", namespace="bench") == 0
+    assert "secret" not in json.dumps(read.facts)
+    assert outcome(reader, SUCCEEDED, {"pods": 2}).status is Status.INCOMPLETE
+
+
+def test_of_several_pods_the_worst_speaks():
+    read = outcome(reader, LIST)
+    assert read.status is Status.NOT_STARTED
+    assert read.facts["category"] == "missing_gpu"
+    assert read.facts["name"] == "bench-0"
+    assert read.facts["phases"] == {"Failed": 1, "Running": 1}
+    assert len(read.facts["pods"]) == 2
+
+
+def test_a_description():
+    read = outcome(reader, EVICTED)
+    assert read.status is Status.ABORTED
+    assert read.facts["reason"] == "Evicted"
+    assert read.facts["category"] == "evicted"
+    assert read.facts["message"].endswith("Container bench was using 90Gi, request is 0.")
+    assert read.facts["exit_code"] == 137
+    assert read.facts["gpus_requested"] == 8
+    assert read.facts["node"] == "node-a"
+    assert (read.facts["events"], read.facts["normal"], read.facts["warnings"]) == (5, 4, 1)
+    assert "secret" not in json.dumps(read.facts)
+
+
+def test_a_job_without_pods():
+    read = outcome(reader, JOB)
+    assert read.facts["category"] == "quota"
+    assert read.facts["kind"] == "Job"
+    assert read.status is Status.UNKNOWN
+
+
+def test_tables_of_events():
+    read = outcome(reader, EVENTS)
+    assert read.facts["reason"] == "FailedMount"
+    assert read.facts["category"] == "storage_unavailable"
+    assert read.facts["first_error"] == "FailedScheduling"
+    assert read.facts["name"] == "bench-0"
+    wide = outcome(reader, WIDE)
+    assert wide.facts["reason"] == "FailedCreatePodSandBox"
+    assert wide.facts["message"] == "Failed to create pod sandbox: rpc error: no IP"
+    assert wide.status is Status.UNKNOWN
+
+
+def test_the_table_of_pods():
+    read = outcome(reader, PODS)
+    assert read.facts["phases"] == {"Succeeded": 1, "Failed": 1, "Pending": 1, "Running": 1}
+    assert [one.get("category") for one in read.facts["pods"]] == ["ok", "missing_gpu", "image_pull", None]
+    assert read.value("restarts", pod="bench-3") == 3
+    done = "\n".join(line for line in PODS.splitlines() if "bench-0" in line or "NAME" in line) + "\n"
+    assert outcome(reader, done).status is Status.UNKNOWN
+    assert outcome(reader, done, {"pods": 1}).status is Status.COMPLETE
+
+
+@pytest.mark.parametrize(
+    ("text", "reason", "category", "status"),
+    [
+        ("No events found in bench namespace.\n", None, None, Status.UNKNOWN),
+        ("No resources found in bench namespace.\n", None, None, Status.UNKNOWN),
+        ('Error from server (NotFound): pods "bench-0" not found\n', "NotFound", None, Status.UNKNOWN),
+        (
+            'Error from server (Forbidden): error when creating "p.yaml": pods "b" is forbidden: exceeded quota: g\n',
+            "Forbidden", "quota", Status.NOT_STARTED,
+        ),
+        ('{"kind":"Status","apiVersion":"v1","status":"Failure","message":"pods \\"b\\" is forbidden: exceeded quota",'
+         '"reason":"Forbidden","code":403}', "Forbidden", "quota", Status.NOT_STARTED),
+        ('{"apiVersion":"v1","kind":"List","items":[]}', None, None, Status.UNKNOWN),
+        ('{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"b"},"status":{"conditions":[{"type":"Failed",'
+         '"status":"True","reason":"DeadlineExceeded","message":"Job was active longer"}]}}',
+         "DeadlineExceeded", "timeout", Status.NOT_STARTED),
+    ],
+)  # fmt: skip
+def test_refusals_and_silence_are_not_health(text, reason, category, status):
+    read = outcome(reader, text)
+    assert read.facts.get("reason") == reason
+    assert read.facts.get("category") == category
+    assert read.status is status
+
+
+def test_yaml_is_the_same_pod():
+    yaml = pytest.importorskip("yaml")
+    text = yaml.safe_dump(json.loads(SUCCEEDED), sort_keys=True)
+    assert outcome(reader, text).facts == outcome(reader, SUCCEEDED).facts
+    bomb = "apiVersion: v1\nkind: Pod\na: &a [x,x]\nb: &b [*a,*a]\nmetadata: {name: x}\n"
+    with pytest.raises(OutputError):
+        outcome(reader, bomb)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text.replace("\n", "\r\n"),
+        lambda text: '{"tool_name": "kubectl", "return_code": 0}\nstdout:\n' + text + "\nstderr:\n",
+        lambda text: "".join(f"2026-01-31T04:00:00.000000000Z stdout F {line}\n" for line in text.splitlines()),
+        lambda text: "".join(f"[1,0]<stdout>:{line}\n" for line in text.splitlines()),
+    ],
+)
+@pytest.mark.parametrize("text", [EVICTED, EVENTS, SUCCEEDED, LIST], ids=["describe", "events", "pod", "list"])
+def test_wrapping_changes_nothing(change, text):
+    read, plain = outcome(reader, change(text)), outcome(reader, text)
+    assert read.facts == plain.facts
+    assert read.status is plain.status
+
+
+@pytest.mark.parametrize("text", ["", "hello\n", "{}", '{"kind": "Config"}', "Name:\n", "NAME READY\n", "\x00" * 99])
+def test_anything_else_is_refused(text):
+    with pytest.raises(OutputError):
+        outcome(reader, text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [SUCCEEDED, LIST, EVICTED, EVICTED.replace("Failed\n", "Succeeded\n", 1), JOB, EVENTS, WIDE, PODS],
+    ids=["succeeded", "list", "evicted", "described as succeeded", "job", "events", "wide", "pods"],
+)
+def test_a_cut_output_is_never_called_complete(text):
+    check_cuts(reader, text.encode())
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.data())
+def test_damage_never_raises_anything_else(data):
+    text = data.draw(st.sampled_from([LIST, EVICTED, EVENTS, WIDE, PODS]))
+    at, end = sorted(data.draw(st.tuples(st.integers(0, len(text)), st.integers(0, len(text)))))
+    junk = data.draw(st.text(alphabet='{}[]":, \n\tNameEvents-', max_size=30))
+    with contextlib.suppress(OutputError):
+        outcome(reader, text[:at] + junk + text[end:])
+
+
+VALUE = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(
+        ["status", "spec", "metadata", "name", "phase", "reason", "message", "containers", "containerStatuses",
+         "state", "waiting", "terminated", "exitCode", "lastState", "conditions", "type", "resources", "limits",
+         "nvidia.com/gpu", "items", "kind", "restartCount"]), inner, max_size=5),
+    max_leaves=20,
+)  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(VALUE, VALUE, VALUE, st.sampled_from(["Pod", "PodList", "Event", "List", "Status", "Job"]))
+def test_any_object_is_explained_or_refused(status, spec, items, kind):
+    document = {"kind": kind, "apiVersion": "v1", "metadata": {"name": "x"}, "status": status, "spec": spec}
+    document |= {"items": items, "reason": "r"}
+    with contextlib.suppress(OutputError):
+        outcome(reader, json.dumps(document))
+
+
+def test_sniff():
+    for text in (EVICTED, JOB, EVENTS, WIDE, PODS, SUCCEEDED, LIST):
+        assert reader.sniff(text) >= 0.9
+    assert reader.sniff("hello\n") == 0
