@@ -1,0 +1,208 @@
+"""Line by line through an output of perftest: which table does a line belong to, and what does it say?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from plumbline.readers._perftest_table import REPORT_NAMES, Table, report_unit
+from plumbline.readers.framing import strip_prefix
+from plumbline.readers.reading import Reading
+
+BANNER = re.compile(
+    r"\s*(?:RDMA_)?(Write|Read|Send|Atomic|Raw Ethernet|WriteImm|Write_With_Imm|Send_With_Imm)\b([\w ]{0,60}?)"
+    r"(BW|Latency)(?: [\w ]{1,30})? Test\s*"
+)
+_INFO = re.compile(r"([A-Za-z][\w.*/ -]{0,30}?)[ \t]*:[ \t]?(\S{1,60})")
+_INFO_NAMES = {
+    "Device": "device",
+    "Transport type": "transport",
+    "Link type": "link_type",
+    "Connection type": "connection",
+    "Number of qps": "qps",
+    "Mtu": "mtu",
+    "Transport_type": "transport",
+    "Link_type": "link_type",
+    "Connection_type": "connection",
+    "Number_of_qps": "qps",
+}
+_ADDRESS = re.compile(r"\s*(local|remote) address:\s*(.{1,200})")
+_REPORT_START = re.compile(r'\s*\{?\s*"?test_info"?\s*:')
+_REPORT_FIELD = re.compile(r'\s*"?([A-Za-z_][\w. ]{0,40}?)"?\s*:\s*"?([^",{}]{0,200}?)"?\s*,?\s*')
+_REPORT_TEST = re.compile(r"(?:RDMA_)?(Write|Read|Send|Atomic)(?:_\w{1,60}?)??_(BW|Latency)_(?:\w{1,30}_)?Test")
+_NUMBER = re.compile(r"[0-9]{1,18}(?:\.[0-9]{1,9})?", re.ASCII)
+_WORDS = ("Test", ":", "#bytes", "---", "address", "rror", "ailed", "nable", "ouldn't", "onflicting", "WARN", "below")
+FATAL = (
+    "Completion with error",
+    "Failed status",
+    "BW result is below bw limit",
+    "Msg rate  is below msg_rate limit",
+    "Can't produce a report",
+)
+"""What no table makes good."""
+_ERRORS = (
+    *FATAL,
+    "Couldn't ",
+    "Unable to ",
+    "Failed to ",
+    "failed to ",
+    "Segmentation fault",
+    "Killed",
+    "No IB devices found",
+    "Server: Connection",
+)
+_HELD_ROWS = 5000
+_MOST_REMARKS = 10
+
+
+class Scan:
+    """The tables of a file as they come."""
+
+    def __init__(self) -> None:
+        """Start at the first line."""
+        self.tables: list[Table] = []
+        self.warnings: list[str] = []
+        self.errors: list[str] = []
+        self._table: Table | None = None
+        self._section = ""
+        self._depth = 0
+        self.touched = False
+
+    def feed(self, line: str, whole: bool) -> Iterable[Reading]:
+        """Take over one line; `whole` says that it had its line end. Gives the readings that are due."""
+        if self._depth or ("test_info" in line and _REPORT_START.match(strip_prefix(line))):
+            self._report_line(strip_prefix(line), whole)
+            return ()
+        table = self._table
+        if table is not None and table.columns and not table.closed:
+            text = strip_prefix(line)
+            if text.lstrip()[:1].isdigit():
+                return self._row(table, text, whole)
+        if whole and any(word in line for word in _WORDS):
+            self._line(strip_prefix(line))
+        return ()
+
+    def _row(self, table: Table, text: str, whole: bool) -> Iterable[Reading]:
+        row = table.row(text) if whole else None
+        if row is None:
+            # A line of digits only begins a row; numbers of -H and -U ("1, 2.35") do not.
+            if re.match(r"\s*[0-9]+\s", text) or not whole:
+                table.torn = table.torn or text.strip()[:160]
+            return ()
+        table.row_count += 1
+        if table.row_count <= _HELD_ROWS:
+            table.rows.append(row)
+            return ()
+        return list(table.readings(row, {"table": self.tables.index(table), "repeat": table.row_count}))
+
+    def _line(self, text: str) -> None:
+        if (match := BANNER.fullmatch(text)) is not None:
+            kind = "bw" if match[3] == "BW" else "lat"
+            self._begin(Table(test=f"{match[1].lower().replace(' ', '_')}_{kind}", bidirectional="Bidirec" in match[2]))
+        elif "#bytes" in text:
+            self._header(text)
+        elif text.lstrip().startswith("------"):
+            if self._table is not None and self._table.row_count:
+                self._close_all()
+        elif match := _ADDRESS.match(text):
+            if self._table is not None and match[1] not in self._table.addresses:
+                self._table.addresses[match[1]] = " ".join(match[2].split())
+        elif "aiting for client" in text:
+            self._begin(Table())
+        else:
+            self._remark(text)
+
+    def _begin(self, table: Table) -> None:
+        """Begin a table; a server that waits has announced one already."""
+        self.touched = True
+        if self._table is not None and not self._table.test and not self._table.columns and table.test:
+            self._table.test, self._table.bidirectional = table.test, table.bidirectional
+            return
+        self._table = table
+        self.tables.append(table)
+
+    def _header(self, text: str) -> None:
+        self.touched = True
+        table = self._table
+        if table is None or table.row_count:
+            table = Table()
+            self._begin(table)
+        if not table.take_header(text):
+            table.problem = f"columns that are not known: {text.strip()[:160]}"
+
+    def _close_all(self) -> None:
+        # The lines that close a server's and a client's table may both come at the end of the file.
+        for table in self.tables:
+            table.closed = table.closed or bool(table.row_count)
+
+    def _remark(self, text: str) -> None:
+        if any(word in text for word in _ERRORS):
+            if len(self.errors) < _MOST_REMARKS or any(word in text for word in FATAL):
+                self.errors = self.errors[: _MOST_REMARKS - 1]
+                self.errors.append(text.strip()[:300])
+        elif "WARNING" in text or "Conflicting CPU frequency" in text:
+            if len(self.warnings) < _MOST_REMARKS:
+                self.warnings.append(text.strip()[:300])
+        elif self._table is not None and not self._table.columns and len(text) < 300:
+            for name, value in _INFO.findall(text):
+                if (key := _INFO_NAMES.get(name.strip())) is not None:
+                    self._table.info.setdefault(key, value.removesuffix("[B]"))
+
+    # -- reports -----------------------------------------------------------------------------------------------------
+
+    def _report_line(self, text: str, whole: bool) -> None:
+        if not self._depth:
+            self._begin(Table(is_report=True))
+            self._section, self._depth = "", 1
+            self._table.rows.append({})  # type: ignore[union-attr]
+            text = text.strip().removeprefix("{")
+        if any(mark in text for mark in ("{", "}")) and len(text) > 2:
+            for piece in re.split(r"(?<=[{},])|(?=[}])", text):
+                self._report_piece(piece, whole)
+        else:
+            self._report_piece(text, whole)
+
+    def _report_piece(self, text: str, whole: bool) -> None:
+        table, piece = self._table, text.strip()
+        if table is None or not piece:
+            return
+        if piece.endswith("{"):
+            self._section = piece.rstrip("{ ").rstrip(":").strip().strip('"')
+            self._depth += 1
+        elif piece.startswith("}"):
+            self._depth -= 1
+            if not self._depth:
+                self._end_report(table)
+        elif whole and (match := _REPORT_FIELD.fullmatch(piece)):
+            self._report_field(table, match[1].strip(), match[2].strip())
+
+    def _report_field(self, table: Table, key: str, value: str) -> None:
+        if self._section == "results":
+            if (name := REPORT_NAMES.get(key)) is not None and _NUMBER.fullmatch(value):
+                table.rows[0][name] = value
+            elif key in REPORT_NAMES:
+                table.torn = table.torn or f"{key}: {value}"
+        elif key == "test":
+            if match := _REPORT_TEST.fullmatch(value):
+                table.test = f"{match[1].lower()}_{'bw' if match[2] == 'BW' else 'lat'}"
+                table.bidirectional = "Bidirectional" in value
+        elif (name := _INFO_NAMES.get(key)) is not None:
+            table.info[name] = value
+
+    def _end_report(self, table: Table) -> None:
+        row = table.rows[0]
+        if "message_bytes" not in row or "." in row["message_bytes"] or len(row) < 3:
+            table.torn = table.torn or "the report has no results"
+            table.rows = []
+            return
+        table.row_count, table.closed, table.columns = 1, True, tuple(row)
+        if "bandwidth_average" in row:
+            table.unit = report_unit(row)
+            if not table.unit:
+                table.problem = "the report does not tell the unit of its bandwidth"
+
+    def finish(self) -> None:
+        """Drop a report that was never closed: its last number may lack digits."""
+        if self._depth and self._table is not None:
+            self._table.rows = []
+            self._table.torn = self._table.torn or "the report is cut short"

@@ -1,0 +1,359 @@
+"""perftest: text and JSON of all versions, both sides in one file, damage."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plumbline.errors import ConfigError, OutputError
+from plumbline.readers import Completeness, Fact, Reading, Source, Status, read, reader
+from plumbline.units import UNITS
+
+LINE = "-" * 87 + "\n"
+
+
+def parse(output: str | bytes, **expect):
+    source = Source.of_bytes(output) if isinstance(output, bytes) else Source.of_text(output)
+    items = list(read("perftest", source, expect))
+    assert isinstance(items[-1], Completeness)
+    facts = {item.name: item.value for item in items if isinstance(item, Fact)}
+    assert set(facts) <= set(reader("perftest").FACTS)
+    readings = [item for item in items if isinstance(item, Reading)]
+    for item in readings:
+        assert item.unit == reader("perftest").INDICATORS[item.indicator][0]
+        assert item.unit in UNITS
+    return readings, facts, items[-1]
+
+
+def values(readings, indicator, **params):
+    return [r.value for r in readings if r.indicator == indicator and params.items() <= r.params.items()]
+
+
+def banner(title="RDMA_Write BW Test", device="mlx5_0", qps=1, local="0x01", remote="0x02"):
+    return (
+        LINE + f"                    {title}\n"
+        f" Dual-port       : OFF\t\tDevice         : {device}\n"
+        f" Number of qps   : {qps}\t\tTransport type : IB\n"
+        " Connection type : RC\t\tUsing SRQ      : OFF\n"
+        " PCIe relax order: ON\t\tLock-free      : OFF\n"
+        " ibv_wr* API     : ON\t\tUsing Enhanced Reorder      : OFF\n"
+        " CQ Moderation   : 1\n Mtu             : 4096[B]\n Link type       : IB\n Max inline data : 0[B]\n"
+        " rdma_cm QPs\t : OFF\n Data ex. method : Ethernet\n" + LINE
+        + f" local address: LID {local} QPN 0x0107 PSN {local}b264f8 RKey 0x1 VAddr 0x007f\n"
+        f" remote address: LID {remote} QPN 0x0107 PSN {remote}b264f8 RKey 0x1 VAddr 0x007f\n" + LINE
+    )  # fmt: skip
+
+
+def bw_header(unit="MiB/sec", cpu=False):
+    head = f" #bytes     #iterations    BW peak[{unit}]    BW average[{unit}]   MsgRate[Mpps]"
+    return head + ("    CPU_Util[%]\n" if cpu else "\n")
+
+
+def bw_row(size, average, peak=None, iterations=5000, unit=1 << 20, cpu=None):
+    rate = average * unit / size / 1e6
+    fmt = " %-7d    %-10d       %-7.2f            %-7.2f\t\t     %-7.6f"
+    row = fmt % (size, iterations, average + 0.5 if peak is None else peak, average, rate)
+    return row + ("\n" if cpu is None else f"\t    {cpu:<3.2f}\n")
+
+
+def lat_header():
+    return (
+        " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]"
+        "   99% percentile[usec]   99.9% percentile[usec] \n"
+    )
+
+
+def lat_row(size, cells=(1.42, 1.93, 1.47, 1.48, 0.02, 1.57, 1.93)):
+    fmt = " %-7d %d          %-7.2f        %-7.2f      %-7.2f  \t       %-7.2f     \t%-7.2f\t\t%-7.2f \t\t%-7.2f\n"
+    return fmt % (size, 1000, *cells)
+
+
+def one(average=24056.72, unit="MiB/sec", **head):
+    return banner(**head) + bw_header(unit) + bw_row(65536, average) + LINE
+
+
+def test_bandwidth_in_mebibytes_whatever_it_is_called():
+    for unit in ("MB/sec", "MiB/sec"):
+        readings, facts, status = parse(one(unit=unit))
+        assert status.status is Status.COMPLETE, status.reason
+        assert values(readings, "bandwidth_average") == [pytest.approx(24056.72 * 2**20 * 8 / 1e9)]
+        assert facts["unit"] == unit
+        assert (facts["bw_average_at_max_bytes"], facts["bw_peak_at_max_bytes"]) == (24056.72, 24057.22)
+        assert values(readings, "message_rate") == [pytest.approx(384907.52, abs=1)]
+    assert readings[0].params == {"test": "write_bw", "message_bytes": 65536}
+    assert (facts["device"], facts["link_type"], facts["qps"], facts["mtu"]) == ("mlx5_0", "IB", 1, 4096)
+
+
+def test_gigabits_are_taken_as_printed():
+    text = banner() + bw_header("Gb/sec") + bw_row(65536, 394.61, unit=125e6) + LINE
+    readings, _, status = parse(text)
+    assert status.status is Status.COMPLETE
+    assert values(readings, "bandwidth_average") == [394.61]
+    assert values(readings, "bandwidth_peak") == [395.11]
+
+
+def test_tiny_bandwidths_have_six_decimals():
+    text = banner() + bw_header("Gb/sec")
+    text += " 2          5000           0.142947            0.012281            0.767588\n"
+    assert values(parse(text + LINE)[0], "bandwidth_average") == [0.012281]
+
+
+def test_duration_mode_measures_no_peak():
+    text = banner() + bw_header("Gb/sec") + bw_row(65536, 98.02, peak=0.0, iterations=560845, unit=125e6) + LINE
+    readings, facts, status = parse(text)
+    assert status.status is Status.COMPLETE
+    assert values(readings, "bandwidth_peak") == []
+    assert values(readings, "bandwidth_average") == [98.02]
+    assert "bw_peak_at_max_bytes" not in facts
+
+
+def test_server_and_client_in_one_file_are_one_result():
+    client = banner(local="0xd06", remote="0xd07") + bw_header("MB/sec") + bw_row(8388608, 24056.72)
+    waiting = "*" * 36 + "\n* Waiting for client to connect... *\n" + "*" * 36 + "\n"
+    server = waiting + banner(local="0xd07", remote="0xd06") + bw_header("MB/sec") + bw_row(8388608, 24056.72)
+    readings, facts, status = parse(client + server + LINE + LINE)
+    assert status.status is Status.COMPLETE, status.reason
+    assert (facts["tables"], facts["rows"]) == (2, 2)
+    assert len(values(readings, "bandwidth_average")) == 1
+    other = server.replace("24056.72", "11111.11")
+    readings, _, status = parse(client + other + LINE)
+    assert [r.params["table"] for r in readings if r.indicator == "bandwidth_average"] == [0, 1]
+    assert parse(client + waiting + banner())[2].status is Status.INCOMPLETE
+
+
+def test_all_sizes_and_where_they_end():
+    sizes = [2 << i for i in range(23)]
+    text = banner() + bw_header() + "".join(bw_row(size, 10.0 + i) for i, size in enumerate(sizes))
+    readings, facts, status = parse(text + LINE, rows=23, min_bytes=2, max_bytes="8M", test="write_bw", qps=1)
+    assert status.status is Status.COMPLETE, status.reason
+    assert (facts["rows"], facts["min_bytes"], facts["max_bytes"], facts["best_bw_average"]) == (23, 2, 8 << 20, 32.0)
+    shorter = banner() + bw_header() + "".join(bw_row(size, 10.0) for size in sizes[:20]) + LINE
+    assert "ends at 1048576 instead of 8388608" in parse(shorter)[2].reason
+    assert values(readings, "bandwidth_average", message_bytes=8 << 20)
+
+
+@pytest.mark.parametrize(
+    ("title", "test", "both"),
+    [
+        ("RDMA_Read BW Test", "read_bw", False),
+        ("Send Bidirectional BW Test", "send_bw", True),
+        ("RDMA_Write Post List BW Test", "write_bw", False),
+        ("RDMA_Write Bidirectional Post List BW Test", "write_bw", True),
+        ("Atomic FETCH_AND_ADD BW Test", "atomic_bw", False),
+        ("Send BW Multicast Test", "send_bw", False),
+    ],
+)
+def test_titles(title, test, both):
+    readings, facts, status = parse(one(title=title))
+    assert status.status is Status.COMPLETE
+    assert facts["tests"] == [test]
+    assert ("bidirectional" in readings[0].params) == both
+    assert parse(one(title=title), bidirectional=1)[2].status is (Status.COMPLETE if both else Status.INCOMPLETE)
+
+
+def test_latency():
+    text = banner("RDMA_Write Latency Test") + lat_header() + lat_row(2) + lat_row(4) + LINE
+    assert parse(text)[2].status is Status.INCOMPLETE  # 2, 4 is the beginning of a sweep of all sizes
+    single = banner("RDMA_Read Latency Test") + lat_header() + lat_row(8) + LINE
+    readings, facts, status = parse(single, test="read_lat")
+    assert status.status is Status.COMPLETE, status.reason
+    assert values(readings, "latency_typical") == [1.47]
+    assert values(readings, "latency_p99") == [1.57]
+    assert values(readings, "latency_p999") == [1.93]
+    assert facts["t_typical_at_min_bytes"] == 1.47
+    old = banner("Send Latency Test") + " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]\n"
+    readings, _, status = parse(old + " 2       1000          1.42           1.93         1.47   \n" + LINE)
+    assert (values(readings, "latency_max"), status.status) == ([1.93], Status.COMPLETE)
+    duration = banner("Send Latency Test") + " #bytes        #iterations       t_avg[usec]    tps average\n"
+    readings, _, _ = parse(duration + " 2             1000            1.47           680272.11\n" + LINE)
+    assert values(readings, "transactions") == [680272.11]
+
+
+def test_glued_cells_are_told_apart_by_their_decimals():
+    glued = banner("Send Latency Test") + lat_header()
+    glued += (
+        " 2       1000          453.06         37330.73     692.41       928.05           2465.901216.65   37330.73\n"
+    )
+    readings, _, status = parse(glued + LINE)
+    assert status.status is Status.COMPLETE, status.reason
+    assert values(readings, "latency_stdev") == [2465.9]
+    assert values(readings, "latency_p99") == [1216.65]
+
+
+def test_ports_service_levels_and_cpu():
+    head = " #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]   BW Port1[MB/sec]"
+    head += "   MsgRate Port1[Mpps]   BW Port2[MB/sec]   MsgRate Port2[Mpps]\n"
+    row = " 65536      5000         9000.50            9000.25\t\t   0.144004        4500.12            0.072002"
+    readings, _, status = parse(banner() + head + row + "              4500.13            0.072002\n" + LINE)
+    assert status.status is Status.COMPLETE
+    assert len(values(readings, "bandwidth_port2")) == 1
+    qos = " #bytes    #sl      #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]\n"
+    qos += " 65536      3           5000           95.10              95.00                  0.181198\n"
+    assert parse(banner() + qos + LINE)[0][0].params["service_level"] == 3
+    cpu = banner() + bw_header(cpu=True) + bw_row(65536, 9000.0, cpu=12.5) + LINE
+    assert values(parse(cpu)[0], "cpu_utilization") == [12.5]
+
+
+def test_warnings_between_header_and_row_and_complaints_beside_a_whole_table():
+    text = banner() + bw_header() + "Conflicting CPU frequency values detected: 1500.000000 != 3300.016000.\n"
+    _, facts, status = parse(text + bw_row(65536, 9000.0) + LINE)
+    assert status.status is Status.COMPLETE
+    assert facts["warnings"][0].startswith("Conflicting")
+    assert parse("Unable to open file descriptor vendor_id\n" + one())[2].status is Status.COMPLETE
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        (banner() + bw_header(), Status.INCOMPLETE),
+        (banner(), Status.NOT_STARTED),
+        (banner() + bw_header() + bw_row(65536, 9000.0), Status.INCOMPLETE),
+        (banner() + " Completion with error at client\n Failed status 12: wr_id 0 syndrom 0x81\n", Status.FAILED),
+        (banner() + "Couldn't connect to 10.0.0.1:18515\n", Status.FAILED),
+        (one() + "Error: BW result is below bw limit\n", Status.FAILED),
+        (one() + " Completion with error at client\n", Status.FAILED),
+        (banner() + bw_header("GB/sec") + bw_row(65536, 9000.0) + LINE, Status.INCOMPLETE),
+        (banner() + bw_header() + " 65536      5000           12.3\n" + LINE, Status.INCOMPLETE),
+        (banner() + bw_header() + " 65536      5000       nan   inf   0.1\n" + LINE, Status.INCOMPLETE),
+        (banner() + bw_header() + " 65536      5000       -1.00   -1.00   0.100000\n" + LINE, Status.INCOMPLETE),
+        (banner() + bw_header() + " 65536      5000       9000.00   9000.00   0.144\n" + LINE, Status.INCOMPLETE),
+    ],
+)
+def test_what_is_not_whole(text, status):
+    readings, _, found = parse(text)
+    assert found.status is status, found.reason
+    assert found.reason
+    assert len(values(readings, "bandwidth_average")) <= 1
+
+
+@pytest.mark.parametrize("prefix", ["[1,0]<stdout>:", "0: ", "2026-01-01T00:00:00.000000000Z stdout F "])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_prefixes_and_line_ends(prefix, end):
+    text = "".join(prefix + line + end for line in one().splitlines())
+    assert parse(text)[0] == parse(one())[0]
+    assert parse(text)[2].status is Status.COMPLETE
+
+
+# -- reports ----------------------------------------------------------------------------------------------------------
+
+
+def report(average=2229.27, rate=0.035668, size=65536, test="RDMA_Write_BW_Test"):
+    return json.dumps(
+        {
+            "test_info": {
+                "test": test, "Dual_port": "OFF", "Device": "mlx5_11", "Number_of_qps": 1, "Transport_type": "IB",
+                "Connection_type": "RC", "Using_SRQ": "OFF", "Mtu": 1024, "Link_type": "Ethernet",
+            },
+            "results": {
+                "MsgSize": size, "n_iterations": 5000, "BW_peak": 5293.52, "BW_average": average, "MsgRate": rate,
+            },
+        },
+        indent=1,
+    )  # fmt: skip
+
+
+def invalid(text: str) -> str:
+    """As until 2022: keys and words without quotes, commas before closing braces."""
+    return text.replace('"', "").replace("}", "},").replace("\n },\n}", "\n },\n}\n")
+
+
+def test_report():
+    readings, facts, status = parse(report() + "\n")
+    assert status.status is Status.COMPLETE, status.reason
+    assert values(readings, "bandwidth_average") == [pytest.approx(2229.27 * 2**20 * 8 / 1e9)]
+    assert (facts["device"], facts["link_type"], facts["unit"], facts["rows"]) == ("mlx5_11", "Ethernet", "MiB/sec", 1)
+    assert readings[0].params == {"test": "write_bw", "message_bytes": 65536}
+    compact = json.dumps(json.loads(report()))
+    assert parse(compact + "\n")[0] == readings
+    assert parse("Starting\n" + report() + "\nDone\n")[0] == readings
+
+
+def test_report_that_is_no_json():
+    readings, facts, status = parse(invalid(report()))
+    assert status.status is Status.COMPLETE, status.reason
+    assert readings == parse(report() + "\n")[0]
+    assert facts["device"] == "mlx5_11"
+
+
+def test_unit_of_a_report_is_told_by_its_message_rate():
+    gbits = report(average=18.70, rate=0.035668)
+    assert values(parse(gbits + "\n")[0], "bandwidth_average") == [18.70]
+    readings, _, status = parse(report(average=5.0, rate=0.035668) + "\n")
+    assert status.status is Status.INCOMPLETE
+    assert "unit" in status.reason
+    assert values(readings, "bandwidth_average") == []
+
+
+def test_latency_report():
+    data = json.loads(report(test="RDMA_Read_Latency_Test"))
+    data["results"] = {
+        "MsgSize": 2, "n_iterations": 1000, "t_min": 1.42, "t_max": 9.93, "t_typical": 1.47, "t_avg": 1.48,
+        "t_stdev": 0.02, "percentile_99": 1.57, "percentile_99.9": 1.93,
+    }  # fmt: skip
+    readings, _, status = parse(json.dumps(data, indent=1) + "\n")
+    assert status.status is Status.COMPLETE, status.reason
+    assert values(readings, "latency_p999", test="read_lat") == [1.93]
+    data["results"]["t_avg"] = "nan"
+    assert parse(json.dumps(data, indent=1) + "\n")[2].status is Status.INCOMPLETE
+
+
+# -- damage -----------------------------------------------------------------------------------------------------------
+
+SWEEP = banner() + bw_header() + "".join(bw_row(2 << i, 10.0 + i) for i in range(23)) + LINE
+WHOLE = {
+    "one": one() + LINE,
+    "sweep": SWEEP,
+    "latency": banner("RDMA_Read Latency Test") + lat_header() + lat_row(8) + LINE,
+    "report": report() + "\n",
+    "invalid": invalid(report()),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_cut_anywhere(name):
+    whole = WHOLE[name].encode()
+    expected, facts, _ = parse(whole)
+    known = {(r.indicator, json.dumps(dict(r.params), sort_keys=True), r.value) for r in expected}
+    for cut in range(len(whole)):
+        try:
+            readings, found, status = parse(whole[:cut])
+        except OutputError:
+            continue
+        assert {(r.indicator, json.dumps(dict(r.params), sort_keys=True), r.value) for r in readings} <= known, cut
+        if found["rows"] < facts["rows"]:
+            assert status.status is not Status.COMPLETE, cut
+
+
+@pytest.mark.parametrize("junk", ["", "hello\n", '{"results": []}\n', "\x00\xff" * 50, "1 2 3\n" * 100])
+def test_other_formats_are_refused(junk):
+    with pytest.raises(OutputError):
+        parse(junk.encode("utf-8", "surrogateescape"))
+
+
+def test_expectations_are_checked():
+    for key, value in {"test": "read_bw", "rows": 2, "max_bytes": "8M", "device": "mlx5_9", "link_type": "Ethernet",
+                       "qps": 4, "bidirectional": "yes"}.items():  # fmt: skip
+        status = parse(one(), **{key: value})[2]
+        assert status.status is Status.INCOMPLETE, key
+        assert status.reason
+    with pytest.raises(ConfigError):
+        parse(one(), rows="many")
+
+
+PIECES = st.sampled_from(
+    [*SWEEP.splitlines(True), *report().splitlines(True), *invalid(report()).splitlines(True),
+     *WHOLE["latency"].splitlines(True), "* Waiting for client to connect... *\n", "{", "}", "\t", "\r", "0.0"]
+)  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.one_of(PIECES, st.text(max_size=10)), max_size=40))
+def test_any_mixture_is_read_or_refused(pieces):
+    try:
+        readings, _, _ = parse("".join(pieces).encode("utf-8", "surrogatepass"))
+    except OutputError:
+        return
+    assert all(0 <= r.value < 1e25 for r in readings)
