@@ -42,7 +42,9 @@ FILES = {
     # file: (rates in GFLOPS, largest residuals, status)
     "nvidia_25.9_two_sizes.txt": ([310400.0, 331400.0], [0.000341216009, 0.000195009244], Status.COMPLETE),
     "nvidia_21.4.txt": ([2238.0], [0.0029328], Status.COMPLETE),
-    "rochpl_three_iterations_one_failed.txt": ([22890.0, 23060.0, 22970.0], [2.1e-6, 31.4159265, 2.1e-6], Status.FAILED),
+    "rochpl_three_iterations_one_failed.txt": (
+        [22890.0, 23060.0, 22970.0], [2.1e-6, 31.4159265, 2.1e-6], Status.FAILED,
+    ),
     "amd_zen_swp_column.txt": ([7457.8], [0.0031192717], Status.COMPLETE),
     "hpl_gpu_cpu_column.txt": ([972.0], [0.0031415], Status.COMPLETE),
     "netlib_1.0a_three_checks.txt": ([21.92, 21.80], [0.0185612, 0.0170302], Status.COMPLETE),
@@ -50,7 +52,9 @@ FILES = {
     "intel_shared_memory.txt": ([184.8577, 271.5662, 338.8296], [0.0325581, 0.0325581, 0.0377555], Status.COMPLETE),
     "hpcc_1.5_plain.txt": ([0.3955], [0.0072510], Status.COMPLETE),
     "hpcc_1.5_failed.txt": ([0.4342], [0.0072510], Status.FAILED),
-    "hpcc_1.5_several.txt": ([0.1216, 0.1544, 0.3794, 0.3028], [0.0081691, 0.0076585, 0.0055245, 0.0078308], Status.COMPLETE),
+    "hpcc_1.5_several.txt": (
+        [0.1216, 0.1544, 0.3794, 0.3028], [0.0081691, 0.0076585, 0.0055245, 0.0078308], Status.COMPLETE,
+    ),
     "hpcc_1.5_unchecked.txt": ([0.4350], [], Status.INCOMPLETE),
     "hpcc_1.5_too_few_processes.txt": ([], [], Status.NOT_STARTED),
 }  # fmt: skip
@@ -74,7 +78,8 @@ def test_coordinates_units_and_per_gpu():
     found = items(text_of("nvidia_25.9_two_sizes.txt"))
     last = [item for item in found if isinstance(item, Reading)][-4:]
     assert [item.indicator for item in last] == ["performance", "performance_per_gpu", "time", "residual"]
-    assert {"N": 264192, "NB": 1024, "P": 4, "Q": 2, "variant": "WC0", "precision": "FP64", "run": 1} == last[0].params
+    shape = {"N": 264192, "NB": 1024, "P": 4, "Q": 2, "variant": "WC0", "precision": "FP64", "run": 1}
+    assert last[0].params == shape
     assert values(found, "performance_per_gpu") == [38800.0, 41420.0]
     for item in found:
         if isinstance(item, Reading):
@@ -116,8 +121,8 @@ def test_progress_is_never_a_result():
 def _cuts(size, most=250):
     if size <= most:
         return range(size)
-    rng = random.Random(size)  # noqa: S311
-    return sorted({*range(0, 40), *range(size - 90, size), *rng.sample(range(size), most - 130)})
+    rng = random.Random(size)
+    return sorted({*range(40), *range(size - 90, size), *rng.sample(range(size), most - 130)})
 
 
 def _key(item):
@@ -168,7 +173,7 @@ NASTY = {
     "footer knows one more": ("Finished      2 tests", "Finished      3 tests"),
     "footer lost a line": ("              0 tests skipped because of illegal input values.\n", ""),
     "test was skipped": ("              0 tests skipped", "              1 tests skipped"),
-    "residual check is gone": ("||Ax-b||_oo/(eps*(||A||_oo*||x||_oo+||b||_oo)*N)=   0.000341216009 ...... PASSED\n", ""),
+    "residual check is gone": ("*N)=   0.000341216009 ...... PASSED", "*N)"),
     "residual verdict is cut": ("0.000341216009 ...... PASSED", "0.000341216009 ...... PAS"),
 }  # fmt: skip
 

@@ -40,7 +40,9 @@ def text_of(name):
 
 FILES = {
     # file: (reportable GFLOPS, LU GFLOPS, residuals, precision, status)
-    "nvidia_26.2_two_loops.txt": ([1301800.0, 1305400.0], [2258100.0, 2235800.0], [4.462302e-4] * 2, "FP16", Status.COMPLETE),
+    "nvidia_26.2_two_loops.txt": (
+        [1301800.0, 1305400.0], [2258100.0, 2235800.0], [4.462302e-4] * 2, "FP16", Status.COMPLETE,
+    ),
     "nvidia_25.4_failed.txt": ([1323600.0], [3418000.0], [8.123456e9], "FP8", Status.FAILED),
     "nvidia_24.03_bare_block.txt": ([411960.0], [933210.0], [4.462302e-4], "FP16", Status.COMPLETE),
     "nvidia_hpl_ai_20.10.txt": ([11220.0], [15190.0], [2.774020e-3], None, Status.COMPLETE),
@@ -126,8 +128,8 @@ def test_plumblines_own_output_tells_the_matrix_product_rate_and_what_it_is():
 def _cuts(size, most=250):
     if size <= most:
         return range(size)
-    rng = random.Random(size)  # noqa: S311
-    return sorted({*range(0, 40), *range(size - 110, size), *rng.sample(range(size), most - 150)})
+    rng = random.Random(size)
+    return sorted({*range(40), *range(size - 110, size), *rng.sample(range(size), most - 150)})
 
 
 def _key(item):

@@ -36,8 +36,8 @@ from plumbline_bench.mxp_solver import (
 )
 
 VERSION = "1.0.0"
-RATE_SIZES = (2048, 4096)
-"""Square sizes at which a CPU's matrix-product rate is measured; four times that on a GPU."""
+RATE_SIZES = {"cpu": [2048, 4096], "cuda": [8192, 16384]}
+"""Orders of the products that tell a device's matrix-product rate."""
 
 
 def operations(n: int) -> float:
@@ -186,10 +186,10 @@ def print_settings(args: argparse.Namespace, precision: str, device: torch.devic
 
 def run(args: argparse.Namespace, device: torch.device) -> int:
     """Do one run as asked; give the exit status."""
-    precision = choose_precision(device) if args.precision == "auto" else args.precision
+    precision = choose_precision(device, min(args.rate_sizes)) if args.precision == "auto" else args.precision
     print_settings(args, precision, device)
     title("test 1 of 1 starts")
-    rates = [measure_rate(precision, device, args.rate_seconds)]
+    rates = [measure_rate(precision, args.rate_sizes, device, args.rate_seconds)]
     title("Matrix Generation")
     start = time.perf_counter()
     matrix, b = generate(args.n, args.seed, device)
@@ -199,7 +199,7 @@ def run(args: argparse.Namespace, device: torch.device) -> int:
     for loop in range(1, args.loops + 1):
         title(f"test loop {loop} of {args.loops} starts")
         result = solve_once(matrix, b, args.nb, precision)
-        rates.append(measure_rate(precision, device, args.rate_seconds))
+        rates.append(measure_rate(precision, args.rate_sizes, device, args.rate_seconds))
         rate, size = max(rates)
         say(f"Matrix product GFLOPS = {rate / 1e9:.4e}, size = {size}, precision = {precision.upper()} ------ the best")
         print_result(result, args.nb, precision, "GPU" if device.type == "cuda" else "CPU")
@@ -209,10 +209,9 @@ def run(args: argparse.Namespace, device: torch.device) -> int:
     return 0 if passed else 1
 
 
-def measure_rate(precision: str, device: torch.device, seconds: float) -> tuple[float, int]:
+def measure_rate(precision: str, sizes: list[int], device: torch.device, seconds: float) -> tuple[float, int]:
     """Give the best matrix-product rate (operations a second) and the size it was reached at."""
-    scale = 4 if device.type == "cuda" else 1
-    return max((product_rate(precision, scale * size, device, seconds / 2), scale * size) for size in RATE_SIZES)
+    return max((product_rate(precision, size, device, seconds / len(sizes)), size) for size in sizes)
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
@@ -225,6 +224,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=0, help="CPU threads; 0: as many as this process may use")
     parser.add_argument("--loops", type=int, default=1, help="how often the system is solved; each is reported")
     parser.add_argument("--seed", type=int, default=1, help="seed of the matrix; the reference's is 1")
+    parser.add_argument("--rate-sizes", type=_sizes, help="orders of the matrix products measured")
     parser.add_argument("--rate-seconds", type=float, default=1.0, help="time for each matrix-product rate, twice")
     args = parser.parse_args(argv)
     for name, least in (("n", 8), ("nb", 8), ("loops", 1), ("threads", 0), ("seed", 0)):
@@ -235,6 +235,10 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     return args
 
 
+def _sizes(text: str) -> list[int]:
+    return [int(part) for part in text.split(",")]
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run from the command line."""
     args = parse(argv)
@@ -243,6 +247,7 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     on_gpu = args.device == "cuda" or (args.device == "auto" and torch.cuda.is_available())
     device = torch.device("cuda" if on_gpu else "cpu")
+    args.rate_sizes = args.rate_sizes or RATE_SIZES[device.type]
     torch.set_num_threads(args.threads or len(os.sched_getaffinity(0)))
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False  # sums stay in FP32
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
