@@ -13,14 +13,11 @@ from plumbline.model import Better, canonical_json, to_plain
 from plumbline.tracking.history import rows_of
 from plumbline.tracking.judged_run import JudgedRun
 from plumbline.tracking.run_directory import RunDirectory
+from plumbline.tracking.significance import paired, unpaired
 from plumbline.tracking.surroundings import differences, surroundings
 
 P_LIMIT = 0.01
 """Below this a difference is called significant; low, because hundreds of values are compared at once."""
-LEAST_REPEATS = 3
-"""Fewer values on either side at one place allow no statement."""
-LEAST_PLACES = 8
-"""Fewer places in pairs can't reach P_LIMIT in a signed-rank test (2 ÷ 2⁸ = 0.008)."""
 SAME = 1e-9
 """A smaller relative change is none: rounding of the same number."""
 
@@ -93,12 +90,15 @@ Places = dict[tuple[Any, ...], list[float]]
 
 def compare(a: RunDirectory, b: RunDirectory) -> Comparison:
     """Compare two runs at every node count, over all places. Raises OutputError for a run that is not judged."""
-    first, second = JudgedRun(a), JudgedRun(b)
-    left, right = values_by_key(a), values_by_key(b)
+    return compare_judged(JudgedRun(a), JudgedRun(b), values_by_key(a), values_by_key(b))
+
+
+def compare_judged(a: JudgedRun, b: JudgedRun, left: Mapping[Key, Places], right: Mapping[Key, Places]) -> Comparison:
+    """Compare two runs whose values are read already. Raises ConfigError when one has none."""
     for run, rows in ((a, left), (b, right)):
         if not rows:
             raise ConfigError(f"{run.run_id} has no valid measurement: there is nothing to compare")
-    settings = _differing_settings(first, second)
+    settings = _differing_settings(a, b)
     apart = [NotComparable(item=name, reason=reason) for name, reason in settings.items()]
     left = {key: places for key, places in left.items() if key[0] not in settings}
     right = {key: places for key, places in right.items() if key[0] not in settings}
@@ -107,16 +107,15 @@ def compare(a: RunDirectory, b: RunDirectory) -> Comparison:
     return Comparison(
         run_a=a.run_id,
         run_b=b.run_id,
-        warnings=tuple(_warnings(first, second)),
-        surroundings=tuple(differences(surroundings(first.launches), surroundings(second.launches))),
+        warnings=tuple(_warnings(a, b)),
+        surroundings=tuple(differences(surroundings(a.launches), surroundings(b.launches))),
         changes=tuple(sorted(changes, key=_worst_first)),
         not_comparable=tuple(apart),
     )
 
 
-def changes_by_node(a: RunDirectory, b: RunDirectory) -> list[Change]:
+def changes_by_node(left: Mapping[Key, Places], right: Mapping[Key, Places]) -> list[Change]:
     """Compare node by node what was measured on single nodes in both runs, the largest worsening first."""
-    left, right = values_by_key(a), values_by_key(b)
     found = []
     for key in left.keys() & right.keys():
         old, new = _by_node(left[key]), _by_node(right[key])
@@ -185,25 +184,17 @@ def _direction(good: Better, old: float, new: float) -> str:
 
 
 def significance(left: Places, right: Places) -> float | None:
-    """Give the probability of such a difference by chance, or None where there are too few values.
+    """Give the probability of such a difference by chance, or None where there are too few values to tell.
 
-    Places that both runs measured are compared in pairs (Wilcoxon's signed-rank test on the medians of their
-    repeats); a single place is compared by its repeats (Welch's t-test, unequal variances).
-    Source: F. Wilcoxon, Biometrics Bulletin 1 (1945) 80; B. L. Welch, Biometrika 34 (1947) 28.
+    Places that both runs measured are compared in pairs, by the medians of their repeats; a single place is compared
+    by its repeats.
     """
-    from scipy import stats  # noqa: PLC0415
-
-    common = sorted(left.keys() & right.keys(), key=str)
-    if len(common) >= LEAST_PLACES:
-        steps = [statistics.median(right[place]) - statistics.median(left[place]) for place in common]
-        return 1.0 if not any(steps) else float(stats.wilcoxon(steps).pvalue)
+    common = left.keys() & right.keys()
+    if len(common) > 1:
+        return paired([statistics.median(right[place]) - statistics.median(left[place]) for place in common])
     if len(common) == 1 == len(left) == len(right):
-        old, new = left[common[0]], right[common[0]]
-        if min(len(old), len(new)) < LEAST_REPEATS:
-            return None
-        if len({*old}) == 1 == len({*new}):
-            return 1.0 if old[0] == new[0] else 0.0
-        return float(stats.ttest_ind(old, new, equal_var=False).pvalue)
+        (old,), (new,) = left.values(), right.values()
+        return unpaired(old, new)
     return None
 
 

@@ -299,26 +299,25 @@ def series(history: History, *, by_place: bool = True) -> dict[SeriesKey, Series
     followed by number only, and its members change with the run's shuffle. The table must have every column.
     """
     places = ("group", "node", "gpu") if by_place else ()
-    names = ("benchmark", "benchmark_version", "indicator", "node_count", *places, "params", "unit", "run_id")
-    columns = {name: history.table[name].to_pylist() for name in (*names, "value", "measured_at")}
-    values: dict[tuple[Any, ...], list[float]] = {}
-    times: dict[tuple[Any, ...], str] = {}
-    for *key, value, at in zip(*columns.values(), strict=True):
-        if by_place and key[5] is not None:
-            key[4] = None
-        whole = tuple(key)
-        values.setdefault(whole, []).append(value)
-        times[whole] = max(times.get(whole, ""), at)
+    names = ["benchmark", "benchmark_version", "indicator", "node_count", *places, "params", "unit", "run_id"]
+    table = _without_group_of_nodes(history.table) if by_place else history.table
+    grouped = table.group_by(names).aggregate([("value", "list"), ("measured_at", "max")])
+    columns = [grouped[name].to_pylist() for name in (*names, "value_list", "measured_at_max")]
     found: dict[tuple[Any, ...], list[Point]] = {}
-    for whole in sorted(values, key=lambda k: k[-1]):
-        point = Point(
-            run_id=whole[-1],
-            measured_at=times[whole],
-            value=statistics.median(values[whole]),
-            repeats=len(values[whole]),
-        )
-        found.setdefault(whole[:-1], []).append(point)
+    for *key, run_id, values, at in sorted(zip(*columns, strict=True), key=lambda row: row[-3]):
+        point = Point(run_id=run_id, measured_at=at, value=statistics.median(values), repeats=len(values))
+        found.setdefault(tuple(key), []).append(point)
     return dict(_named(found, names[:-1]))
+
+
+def _without_group_of_nodes(table: Any) -> Any:
+    """Take the group number from rows that name a node: the node's group is another every night."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    place = table.column_names.index("group")
+    group = pc.if_else(pc.is_valid(table["node"]), pa.scalar(None, pa.int64()), table["group"])
+    return table.set_column(place, "group", group)
 
 
 def _named(found: Mapping[tuple[Any, ...], list[Point]], names: Sequence[str]) -> Iterator[tuple[SeriesKey, Series]]:

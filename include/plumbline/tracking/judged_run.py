@@ -80,6 +80,20 @@ class JudgedRun:
         return Device(self.summary["device"])
 
     @cached_property
+    def stamps(self) -> tuple[str, ...]:
+        """What must stand wherever numbers of this run are shown; empty for real measurements on GPUs."""
+        proxy = any((launch.get("facts") or {}).get("proxy") for launch in self.launches)
+        return tuple(
+            name
+            for name, holds in (
+                ("SIMULATED", self.origin is Origin.SIMULATED),
+                ("CPU ONLY", self.device is Device.CPU),
+                ("REDUCED-SIZE PROXIES", proxy),
+            )
+            if holds
+        )
+
+    @cached_property
     def measurements(self) -> list[dict[str, Any]]:
         """Every row of measurements.parquet."""
         return _rows(self.run, MEASUREMENTS)
@@ -132,9 +146,21 @@ def _rows(run: RunDirectory, name: str) -> list[dict[str, Any]]:
     if not path.is_file():
         raise OutputError("is missing: judge the run first", source=f"{run.run_id}/derived/{name}")
     try:
-        return list(pq.read_table(path).to_pylist())
+        return list(_without_nan(pq.read_table(path)).to_pylist())
     except (pyarrow.lib.ArrowException, OSError) as error:
         raise OutputError(f"not readable: {error}", source=f"{run.run_id}/derived/{name}") from None
+
+
+def _without_nan(table: Any) -> Any:
+    """Make nulls of the NaN that data frames put where a number is missing."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for place, field in enumerate(table.schema):
+        if pa.types.is_floating(field.type):
+            column = table[field.name]
+            table = table.set_column(place, field, pc.if_else(pc.is_nan(column), pa.scalar(None, field.type), column))
+    return table
 
 
 def why_untrusted(run: RunDirectory, *names: str) -> str | None:

@@ -80,7 +80,7 @@ def run_payload(run: JudgedRun) -> RunPayload:
     """Turn a judged run into what MLflow will hold of it."""
     started = int(run_time(run.run_id).timestamp() * 1000)
     values = _grouped(run)
-    qualifying = _qualifying_params(run.verdicts)
+    qualifying = qualifying_params(run.verdicts)
     tags = run_tags(run)
     children = tuple(
         _child(run, benchmark, node_count, values, qualifying, tags, started)
@@ -131,7 +131,7 @@ def _grouped(run: JudgedRun) -> dict[Group, dict[tuple[Any, ...], list[float]]]:
     return found
 
 
-def _qualifying_params(expected: Iterable[Row]) -> dict[tuple[str, str], tuple[str, ...]]:
+def qualifying_params(expected: Iterable[Row]) -> dict[tuple[str, str], tuple[str, ...]]:
     """Give (benchmark, indicator) → params that have several values among the rows that the plan expected.
 
     The expected rows decide, not the measured ones: a night with a missing row must not rename the others.
@@ -331,7 +331,7 @@ def _batch_verdict(run: JudgedRun, benchmark: str, node_count: int) -> dict[str,
 def _note(run: JudgedRun) -> str:
     """Write the description that MLflow's run page shows on top (Markdown)."""
     summary = run.summary
-    stamp = " · ".join(stamps(run))
+    stamp = " · ".join(run.stamps)
     lines = [f"**{run.verdict.value}**, gate **{summary['gate']}**{f' · {stamp}' if stamp else ''}", ""]
     lines += [
         f"- {reason['verdict']} · {_escaped(reason['place'])}: {_escaped(reason['message'])}"
@@ -347,15 +347,3 @@ def _note(run: JudgedRun) -> str:
 def _escaped(text: str) -> str:
     """Take the meaning from Markdown and HTML characters: messages quote what tools printed."""
     return re.sub(r"([\\`*_\[\]<>#|!])", r"\\\1", " ".join(text.split())[:400])
-
-
-def stamps(run: JudgedRun) -> list[str]:
-    """Give what must be said wherever numbers of this run are shown: simulated, CPU only, proxies."""
-    found = []
-    if run.origin.value == "simulated":
-        found.append("SIMULATED")
-    if run.device.value == "cpu":
-        found.append("CPU only")
-    if any((launch.get("facts") or {}).get("proxy") for launch in run.launches):
-        found.append("reduced-size proxies")
-    return found
