@@ -41,7 +41,7 @@ FACTS: Mapping[str, str] = {
 EXPECTATIONS: Mapping[str, str] = {"gpus": "number of GPUs that must be described"}
 
 _START, _END = "<nvidia_smi_log", "</nvidia_smi_log>"
-_GPU, _GPU_END = "<gpu id=", "</gpu>"
+_GPU, _GPU_END = re.compile(r"<gpu(?:>|\s+id=)"), "</gpu>"
 _HEAD = {
     "attached": "attached_gpus",
     "driver": "driver_version",
@@ -121,25 +121,23 @@ def _logs(text: str) -> list[_Log]:
 
 
 def _log(text: str, *, closed: bool) -> _Log:
-    first = text.find(_GPU)
-    head_text = text if first < 0 else text[:first]
+    starts = [match.start() for match in _GPU.finditer(text)]
+    head_text = text[: starts[0]] if starts else text
     head = {}
     for fact, tag in _HEAD.items():
         match = re.search(rf"<{tag}>([^<]*)</{tag}>", head_text)
         if match:
             head[fact] = match[1].strip()
     log = _Log(head, [], [], closed)
-    while first >= 0:
-        following = text.find(_GPU, first + 1)
-        limit = following if following >= 0 else len(text)
-        end = text.find(_GPU_END, first, limit)
+    for first, following in zip(starts, [*starts[1:], len(text)], strict=False):
+        end = text.find(_GPU_END, first, following)
         gpu = None if end < 0 else _parse(text[first : end + len(_GPU_END)])
         if gpu is None:
             match = re.match(r"<gpu id=[\"']([^\"'<>]{1,40})[\"']", text[first : first + 80])
             log.damaged.append(match[1] if match else "unnamed")
         else:
+            gpu.bus_id = gpu.bus_id or gpu.leaves.get("pci/pci_bus_id", "")
             log.gpus.append(gpu)
-        first = following
     return log
 
 
