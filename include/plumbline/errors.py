@@ -6,7 +6,8 @@
     │  └─ ClusterBusyError   another run holds the cluster's lock                   retry later
     ├─ OutputError       a record exists, its output is unreadable                 final → INVALID
     ├─ ValidationError   rows break the schema: carries all violations             final
-    └─ TrackingError     MLflow or the store is unreachable                        retry
+    ├─ TrackingError     MLflow or the store is unreachable                        retry
+    └─ NotificationError a message could not be sent                               retry
 
 A slow GPU is a Verdict, never an exception.
 """
@@ -81,6 +82,10 @@ class ValidationError(PlumblineError):
 
 class TrackingError(PlumblineError):
     """MLflow or the results store is unreachable."""
+
+
+class NotificationError(PlumblineError):
+    """A message could not be sent: the mail server is unreachable or refuses it."""
 
 
 def near_match(word: str, choices: Iterable[str]) -> str:

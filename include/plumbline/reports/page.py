@@ -19,7 +19,7 @@ from plumbline.reports.plots import Figure, inline
 from plumbline.reports.wording import duration, node_list, plural
 from plumbline.tracking.cost import Cost, cost
 from plumbline.tracking.history import Decision, approval, load_history, series
-from plumbline.tracking.judged_run import JudgedRun
+from plumbline.tracking.judged_run import STAMPS, JudgedRun
 from plumbline.tracking.mlflow_payload import experiment_name
 from plumbline.tracking.mlflow_tracking import run_url
 from plumbline.tracking.surroundings import surroundings
@@ -27,11 +27,6 @@ from plumbline.tracking.surroundings import surroundings
 TREND_RUNS = 30
 MOST_COUNTS = 7
 UNCOVERED = (VerdictKind.NOT_RUN, VerdictKind.STALE)
-STAMPS = {
-    "SIMULATED": "Every number comes out of the simulator. Nothing here was measured on hardware.",
-    "CPU ONLY": "Measured on CPUs, not on GPUs. The figures say nothing about accelerators or their fabric.",
-    "REDUCED-SIZE PROXIES": "Training ran models of reduced size. No figure here is an MLPerf result.",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,13 @@ LAUNCHES = "launches.json"
 MLFLOW = "mlflow.json"
 """Written by tracking: where MLflow keeps this run."""
 
+STAMPS: Mapping[str, str] = {
+    "SIMULATED": "Every number comes out of the simulator. Nothing here was measured on hardware.",
+    "CPU ONLY": "Measured on CPUs, not on GPUs. The figures say nothing about accelerators or their fabric.",
+    "REDUCED-SIZE PROXIES": "Training ran models of reduced size. No figure here is an MLPerf result.",
+}
+"""What must be said wherever numbers of a run are shown, and what it means."""
+
 Row = Mapping[str, Any]
 
 
