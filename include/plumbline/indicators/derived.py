@@ -12,13 +12,22 @@ from dataclasses import replace
 from plumbline.clusters.profile import ClusterProfile
 from plumbline.execution.plan import Plan
 from plumbline.indicators.fleet import inventory_coverage, shares_of_peers
+from plumbline.indicators.rates import shares_of_ceiling, shares_of_peak
 from plumbline.indicators.rows import Derived, Rows
+from plumbline.indicators.scaling import aggregate_storage, scaling_efficiency
 from plumbline.model import Measurement
 from plumbline.validation.readout import Readout
 
 Derivation = Callable[[Rows], Iterator[Derived]]
 
-DERIVATIONS: tuple[Derivation, ...] = (inventory_coverage, shares_of_peers)
+DERIVATIONS: tuple[Derivation, ...] = (
+    inventory_coverage,
+    scaling_efficiency,
+    aggregate_storage,
+    shares_of_ceiling,
+    shares_of_peak,
+    shares_of_peers,
+)
 
 
 def derive(readout: Readout, *, plan: Plan, profile: ClusterProfile) -> Readout:

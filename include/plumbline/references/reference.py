@@ -55,6 +55,8 @@ class ReferenceFile(Document):
 
     hardware: Annotated[str, Field(min_length=1)]
     title: str
+    accelerators_per_node: Annotated[int, Field(ge=1)] | None = None
+    """What values of a whole node are for; lint compares them with data sheets by it."""
     count: Annotated[int, Field(ge=1)]
     required: tuple[Annotated[str, Field(pattern=r"^[^/]+/[^/]+$")], ...]
     references: Annotated[tuple[ReferenceRow, ...], Field(min_length=1)]
@@ -115,10 +117,10 @@ def specificity(item: Reference) -> int:
 
 
 def describe(item: Reference) -> str:
-    """Name a reference for people: 'H100-SXM5-80GB nccl_tests/bus_bandwidth at 1 node, operation all_reduce'."""
+    """Name a reference for people: 'H100-SXM5-80GB nccl_tests/bus_bandwidth, node count 1, operation all_reduce'."""
     parts = [f"{item.hardware} {item.benchmark}/{item.indicator}"]
     if item.node_counts:
-        parts.append(f"at {', '.join(map(str, item.node_counts))} nodes")
+        parts.append(f"node count {', '.join(map(str, item.node_counts))}")
     parts += [f"{key} {value}" for key, value in item.match.items()]
     parts += [str(part) for part in (item.fabric, item.concurrency, item.benchmark_version) if part]
     return ", ".join(parts)
@@ -139,11 +141,11 @@ def reference_folders() -> list[Path]:
     return search_path("PLUMBLINE_REFERENCES", FOLDER)
 
 
-def load_references(hardware: str) -> ReferenceSet:
-    """Read the references for a hardware key and those for all hardware. Raises ConfigError."""
+def load_references(hardware: str, folders: Sequence[Path] | None = None) -> ReferenceSet:
+    """Read the references for a hardware key and those for all hardware; earlier folders win. Raises ConfigError."""
     shipped = {file.hardware: file for _, file in read_folder(FOLDER)}
     found: dict[str, tuple[Path, ReferenceFile]] = {}
-    for folder in reference_folders():
+    for folder in reference_folders() if folders is None else folders:
         for path, file in read_folder(folder):
             found.setdefault(file.hardware, (path, file))
     for wanted in (hardware, ANY):

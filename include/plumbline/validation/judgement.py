@@ -216,6 +216,10 @@ def _run_problems(
         message = f"references are for {references.hardware}, the cluster is {profile.reference_hardware}"
         found.append(verdict(Code.NO_LIMITS, "run", message))
     if references is not None:
+        own = references.files[0].accelerators_per_node
+        if own not in (None, profile.accelerator.per_node):
+            message = f"references are for {own} accelerators a node, the cluster has {profile.accelerator.per_node}"
+            found.append(verdict(Code.NO_LIMITS, "run", message))
         keys = _param_keys(readout)
         found += [verdict(Code.NO_LIMITS, "references", problem) for problem in unmatchable(references, keys)]
     answering = {row.launch_id for row in readout.expected}
