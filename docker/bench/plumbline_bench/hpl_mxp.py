@@ -64,14 +64,20 @@ def device_name(device: torch.device) -> str:
 
 
 def free_bytes(device: torch.device) -> int | None:
-    """Give how much memory the device has free, or None where nobody says."""
+    """Give how much memory the device has free, a container's limit counted, or None where nobody says."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
+    found = []
     try:
-        with Path("/proc/meminfo").open(encoding="utf-8") as info:
-            return next((int(line.split()[1]) * 1024 for line in info if line.startswith("MemAvailable")), None)
-    except OSError:
-        return None
+        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
+        found += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")]
+        group = Path("/sys/fs/cgroup")
+        limit = (group / "memory.max").read_text(encoding="utf-8").strip()
+        if limit.isdigit():
+            found.append(int(limit) - int((group / "memory.current").read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        pass  # no such file outside Linux or a container: what is known counts
+    return min(found, default=None)
 
 
 def needed_bytes(n: int, nb: int) -> int:

@@ -133,10 +133,10 @@ def _order(placement: Placement, params: Params, step: int, own: bool) -> int:
     if given is not None and nodes == 1:
         return given
     one_node = float(given) if given is not None else _default_order(placement, own)
-    n = int(one_node * math.sqrt(nodes)) // step * step
+    n = int(one_node * math.sqrt(nodes))
     if n < step:
-        raise ConfigError(f"hpl_mxp.n: {one_node:g} holds no block of {step}")
-    return n
+        raise ConfigError(f"hpl_mxp.n: {n} is less than one block in each process ({step})")
+    return n // step * step
 
 
 def _default_order(placement: Placement, own: bool) -> float:
