@@ -13,6 +13,7 @@ from typing import Any
 from plumbline.errors import OutputError
 from plumbline.model import Scalar
 from plumbline.readers._nccl_expect import EXPECTATIONS, unmet, wanted_sizes
+from plumbline.readers._nccl_log import program_named
 from plumbline.readers._nccl_run import SEVERITY, Run
 from plumbline.readers._nccl_scan import Scan
 from plumbline.readers._nccl_table import UNITS, is_header
@@ -78,7 +79,7 @@ FACTS: Mapping[str, str] = {
     "runs": "the facts of each run where there are several",
 }
 
-_SNIFF = re.compile(r"#?\s*nThread:? \d+ nGpus:? \d+ minBytes|Out of bounds values\s*:|_perf\b.{0,40}(?:-b|-e) ")
+_SNIFF = re.compile(r"#?\s*nThread:? \d+ nGpus:? \d+ minBytes|Out of bounds values\s*:")
 _SUMMED = ("rows", "wrong_NA_cells")
 _EXTREMES: Mapping[str, Any] = {"max_busbw": max, "min_size": min, "max_size": max, "wrong_or_error_max": max}
 
@@ -89,7 +90,9 @@ def sniff(head: str) -> float:
         return 0.95
     if any(is_header(line.split(":", 1)[-1]) or is_header(line) for line in head.splitlines() if "algbw" in line):
         return 0.95
-    return 0.8 if _SNIFF.search(head) else 0.0
+    if _SNIFF.search(head):
+        return 0.8
+    return 0.5 if program_named(head) else 0.0
 
 
 def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:

@@ -1,0 +1,200 @@
+"""nvbandwidth's text, line by line."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from plumbline.readers._nvbandwidth_matrix import Matrix
+from plumbline.readers.framing import strip_prefix
+
+_BANNER = {
+    "nvbandwidth Version: ": "version",
+    "Built from Git version: ": "git_version",
+    "CUDA Runtime Version: ": "cuda_runtime",
+    "Driver Version: ": "driver",
+}
+_DEVICE = re.compile(r"(?:Process\s+\d{1,6} \((\S{1,120})\): device|Device) (\d{1,6}): (.{1,160})")
+_RUNNING = re.compile(r"Running ([A-Za-z]\w{1,80})\.")
+_WAIVED = re.compile(r"(?:Waiving \w{1,80}\.|Waived:.{0,200})")
+_ERROR = re.compile(r"(?:Error|ERROR): ?(.{0,300})")
+_DESCRIPTION = re.compile(r"[A-Za-z].{0,160} (?:bandwidth \((GB/s)\)|\((ns)\))")
+_LABELS = re.compile(r"(?:\s+[\w().:-]{1,60})+\s*")
+_SUM = re.compile(
+    r"(?:SUM|&&&& PERF) ([A-Za-z]\w{1,80}) ([0-9]{1,12}(?:\.[0-9]{1,6})?)(?:\s?\+?(?:GB/s|ns))?\s*", re.ASCII
+)
+_CELL = re.compile(r"N/A|[0-9]{1,9}\.[0-9]{2}", re.ASCII)
+_FOOTER = "The reported results may not reflect the full capabilities"
+_OLD_NOTE = "This tool reports current measured bandwidth"
+_WORDS = (
+    "unning",
+    "Waiv",
+    "rror",
+    "RROR",
+    "GB/s",
+    "(ns)",
+    "SUM",
+    "PERF",
+    "ersion",
+    "Device",
+    "Process",
+    "NOTE",
+    "{",
+    "arning",
+)
+_MOST_COLUMNS = 4096
+_LARGEST_REPORT = 64 << 20
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What an output holds, text and report alike."""
+
+    banner: dict[str, object] = field(default_factory=dict)
+    devices: list[str] = field(default_factory=list)
+    tests: dict[str, None] = field(default_factory=dict)
+    matrices: list[Matrix] = field(default_factory=list)
+    sums: dict[str, float] = field(default_factory=dict)
+    """Sums as printed, also those that are not the sum of their cells."""
+    waived: int = 0
+    errors: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    failed_tests: set[str] = field(default_factory=set)
+    ended: bool = False
+    has_footer: bool = True
+    """False for versions until 0.5, which end without one."""
+    touched: bool = False
+
+    def without_matrix(self) -> list[str]:
+        """Give the tests that ran, did not fail, and have no whole matrix."""
+        given = {matrix.test for matrix in self.matrices} | self.failed_tests
+        return [name for name in self.tests if name not in given]
+
+
+class TextScan:
+    """Collects an Outcome; what looks like a JSON report is only gathered in `report_lines`."""
+
+    def __init__(self) -> None:
+        """Start at the first line."""
+        self.outcome = Outcome()
+        self.report_lines: list[str] = []
+        self._report_bytes = 0
+        self._test = ""
+        self._matrix: Matrix | None = None
+        self._unit: str | None = None
+
+    def feed(self, line: str, whole: bool) -> None:
+        """Take over one line; `whole` says that it had its line end."""
+        text = strip_prefix(line)
+        if self.report_lines or (text.lstrip()[:1] == "{" and not self._test):
+            self._report_bytes += len(text)
+            if self._report_bytes <= _LARGEST_REPORT:
+                self.report_lines.append(text)
+            return
+        if not whole:
+            if self._matrix is not None and text.strip():
+                self._tear(text)
+            return
+        if self._unit is not None:
+            self._begin_matrix(text)
+        elif self._matrix is not None and text.strip() and self._row(self._matrix, text):
+            return
+        elif any(word in text for word in _WORDS):
+            self._line(text.strip())
+
+    def _begin_matrix(self, text: str) -> None:
+        unit, self._unit = self._unit or "", None
+        labels = text.split()
+        if not _LABELS.fullmatch(text[: 64 * _MOST_COLUMNS]) or len(labels) > _MOST_COLUMNS:
+            self._tear(text)
+            return
+        self._matrix = Matrix(self._test, unit, labels)
+
+    def _row(self, matrix: Matrix, text: str) -> bool:
+        """Take a row of the open matrix. False when the line is none."""
+        cells = text.split()
+        if cells[0] in ("SUM", "&&&&") or _RUNNING.fullmatch(text.strip()) or _DESCRIPTION.fullmatch(text.strip()):
+            return False
+        values = cells[-len(matrix.columns) :]
+        if len(cells) <= len(matrix.columns) or not all(_CELL.fullmatch(cell) for cell in values):
+            self._tear(text)
+            return True
+        label = " ".join(cells[: -len(matrix.columns)])
+        matrix.rows.append((label, [None if cell == "N/A" else float(cell) for cell in values]))
+        return True
+
+    def _tear(self, text: str) -> None:
+        self._matrix = None
+        self.outcome.problems.append(f"a matrix of {self._test or 'a test'} is damaged or cut: {text.strip()[:120]}")
+        del self.outcome.problems[20:]
+
+    def _line(self, text: str) -> None:
+        outcome = self.outcome
+        if match := _SUM.fullmatch(text):
+            self._sum(match[1], match[2])
+        elif match := _RUNNING.fullmatch(text):
+            self._leave()
+            self._test = match[1]
+            outcome.tests[match[1]] = None
+            outcome.touched = True
+        elif _WAIVED.fullmatch(text):
+            self._leave()
+            outcome.waived += 1
+        elif match := _ERROR.fullmatch(text):
+            self._leave()
+            outcome.errors.append(f"{self._test}: {match[1]}" if self._test else match[1])
+            outcome.failed_tests.add(self._test)
+            del outcome.errors[20:]
+        elif match := _DESCRIPTION.fullmatch(text):
+            self._leave()
+            self._unit = match[1] or match[2]
+        else:
+            self._remark(text)
+
+    def _remark(self, text: str) -> None:
+        outcome = self.outcome
+        for start, name in _BANNER.items():
+            if text.startswith(start):
+                value = text.removeprefix(start).strip()
+                outcome.banner.setdefault(
+                    name, int(value) if value.isascii() and value.isdecimal() and len(value) < 12 else value
+                )
+                outcome.touched = True
+        if match := _DEVICE.fullmatch(text):
+            outcome.devices.append(match[3].strip())
+            del outcome.devices[_MOST_COLUMNS:]
+        elif _FOOTER in text:
+            outcome.ended = True
+        elif _OLD_NOTE in text:
+            outcome.has_footer = False
+        elif text.startswith(("NOTE:", "Warning:")) and len(outcome.warnings) < 10:
+            outcome.warnings.append(text[:300])
+
+    def _sum(self, name: str, value: str) -> None:
+        matrix, self._matrix = self._matrix, None
+        self.outcome.touched = True
+        if len(self.outcome.sums) < _MOST_COLUMNS:
+            self.outcome.sums[name] = float(value)
+        if matrix is None or not matrix.rows:
+            self.outcome.problems.append(f"the sum of {name} stands without its matrix")
+            del self.outcome.problems[20:]
+            return
+        matrix.name, matrix.printed_sum = name, float(value)
+        matrix.test = matrix.test or name
+        if matrix.sum_agrees():
+            self.outcome.matrices.append(matrix)
+        else:
+            self.outcome.problems.append(f"the sum {value} of {name} is not that of its cells")
+            del self.outcome.problems[20:]
+
+    def _leave(self) -> None:
+        """Give up a matrix whose sum never came."""
+        if self._matrix is not None or self._unit is not None:
+            self._unit = None
+            self._tear("it has no sum")
+
+    def finish(self) -> Outcome:
+        """Give what was found."""
+        self._leave()
+        return self.outcome

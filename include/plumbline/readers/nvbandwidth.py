@@ -1,0 +1,132 @@
+"""nvbandwidth: text and JSON, versions 0.1 to 0.8 and newer.
+
+A matrix counts when its SUM line follows and is its sum. The JSON of tests with several matrices (read1, read2, total)
+appends all rows to one matrix and keeps the last sum: they are taken apart again. Source: NVIDIA/nvbandwidth,
+inline_common.h, output.cpp, json_output.cpp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from plumbline.errors import OutputError
+from plumbline.model import Scalar
+from plumbline.readers._expectations import expected_count, expected_words
+from plumbline.readers._nvbandwidth_report import read_report
+from plumbline.readers._nvbandwidth_text import Outcome, TextScan
+from plumbline.readers.reading import Completeness, Fact, Item, Status
+from plumbline.readers.source import Source
+
+NAME = "nvbandwidth"
+TOOL = "nvbandwidth 0.1 to 0.8 (text and JSON)"
+INDICATORS: Mapping[str, tuple[str, str]] = {
+    "bandwidth": ("GB/s", "bandwidth of one copy: between the row's and the column's device"),
+    "latency": ("ns", "memory latency between the row's and the column's device"),
+    "bandwidth_sum": ("GB/s", "sum of a matrix as the tool prints it"),
+}
+FACTS: Mapping[str, str] = {
+    "version": "version of nvbandwidth",
+    "git_version": "git version that it was built from",
+    "cuda_runtime": "CUDA runtime as the tool prints it (12040 is 12.4)",
+    "driver": "driver version",
+    "hostname": "host",
+    "devices": "GPUs in order, with bus ids",
+    "tests": "tests that ran",
+    "test_names": "names of the tests that ran",
+    "waived": "tests that this machine cannot run",
+    "sums": "sum of each matrix as printed, by the name beside it",
+    "errors": "tests that failed, and what the tool says of them",
+    "warnings": "warnings of the tool",
+}
+EXPECTATIONS: Mapping[str, str] = {
+    "tests": "comma-separated tests that must have given a result (host_to_device_memcpy_ce)",
+    "devices": "GPUs that must be listed",
+}
+_MOST_REPORT_BYTES = 64 << 20
+
+
+def sniff(head: str) -> float:
+    """Say how sure the text looks like nvbandwidth: its banner, its JSON, or its sums."""
+    if "nvbandwidth Version" in head or ('"nvbandwidth"' in head and '"testcases"' in head):
+        return 0.95
+    return 0.6 if "memcpy CE CPU(row)" in head or "\nSUM host_to_device_memcpy" in head else 0.0
+
+
+def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
+    """Give readings matrix by matrix, then facts. Raises OutputError when there is no banner, test or report."""
+    wanted_tests, wanted_devices = expected_words(expect, "tests"), expected_count(expect, "devices")
+    scan = TextScan()
+    held: str | None = None
+    first = ""
+    for line in source.lines():
+        if held is not None:
+            scan.feed(held, True)
+            first = first or held[:200]
+        held = line
+    if held is not None:
+        scan.feed(held, source.ends_whole)
+    outcome = scan.finish()
+    if scan.report_lines:
+        read_report("\n".join(scan.report_lines), outcome, _MOST_REPORT_BYTES)
+    if not outcome.touched:
+        raise OutputError("no banner, test or report of nvbandwidth", source=source.name, excerpt=first or held or "")
+    for matrix in outcome.matrices:
+        yield from matrix.readings()
+    for name, value in _facts(outcome).items():
+        yield Fact(name, value)
+    yield _completeness(outcome, wanted_tests, wanted_devices)
+
+
+def _facts(outcome: Outcome) -> Mapping[str, Any]:
+    found: dict[str, Any] = {
+        **outcome.banner,
+        "devices": outcome.devices or None,
+        "tests": len(outcome.tests),
+        "test_names": list(outcome.tests) or None,
+        "waived": outcome.waived,
+        "sums": outcome.sums or None,
+        "errors": outcome.errors or None,
+        "warnings": outcome.warnings or None,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _completeness(outcome: Outcome, wanted_tests: list[str], wanted_devices: int | None) -> Completeness:
+    problems = list(outcome.problems)
+    problems += [f"{name} gave no matrix" for name in outcome.without_matrix()]
+    names = {matrix.name for matrix in outcome.matrices} | {matrix.test for matrix in outcome.matrices}
+    problems += [f"no result of {name}" for name in wanted_tests if name not in names]
+    if wanted_devices is not None and len(outcome.devices) != wanted_devices:
+        problems.append(f"{len(outcome.devices)} GPUs are listed, expected {wanted_devices}")
+    begun = bool(outcome.tests or outcome.matrices or problems)
+    if not outcome.matrices:
+        problems.append("no test gave a result")
+    told = [matrix.name for matrix in outcome.matrices]
+    if len(told) != len(set(told)):
+        problems.append("results are there twice: several runs in one output")
+    if outcome.errors:
+        status = Status.FAILED
+    elif problems:
+        status = Status.INCOMPLETE if begun else Status.NOT_STARTED
+    elif not outcome.ended and not wanted_tests:
+        has_footer = outcome.has_footer
+        status = Status.INCOMPLETE if has_footer else Status.UNKNOWN
+        problems.append(
+            "the closing NOTE is missing"
+            if has_footer
+            else "this version prints nothing at its end, nothing was expected"
+        )
+    else:
+        status = Status.COMPLETE
+    return Completeness(
+        reader=NAME,
+        status=status,
+        expected={**({"tests": wanted_tests} if wanted_tests else {}), **_number("devices", wanted_devices)},
+        found={"tests": len(outcome.tests), "matrices": len(outcome.matrices), "waived": outcome.waived},
+        reason="; ".join([*outcome.errors, *problems]),
+    )
+
+
+def _number(name: str, value: int | None) -> dict[str, int]:
+    return {} if value is None else {name: value}

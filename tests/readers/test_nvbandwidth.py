@@ -1,0 +1,232 @@
+"""nvbandwidth: text and JSON, waived and failing tests, damage."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plumbline.errors import ConfigError, OutputError
+from plumbline.readers import Completeness, Fact, Reading, Source, Status, read, reader
+
+H2D = "memcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)"
+FOOTER = (
+    "NOTE: The reported results may not reflect the full capabilities of the platform.\n"
+    "Performance can vary with software drivers, hardware clocks, and system topology.\n\n"
+)
+
+
+def banner(version="v0.8", gpus=2):
+    text = f"nvbandwidth Version: {version}\nBuilt from Git version: {version}\n\n"
+    if version < "v0.6":
+        text += "NOTE: This tool reports current measured bandwidth on your system.\n"
+    text += "CUDA Runtime Version: 12040\nCUDA Driver Version: 12040\nDriver Version: 550.54.15\n\nnode1\n"
+    return text + "".join(f"Device {i}: NVIDIA H100 80GB HBM3 (00000000:{27 + i}:00)\n" for i in range(gpus)) + "\n"
+
+
+def block(name, description, rows, old=False, total=None):
+    text = description + "\n" + (" " if old else "  ") + "".join(f"{j:>10}" for j in range(len(rows[0]))) + "\n"
+    for i, row in enumerate(rows):
+        text += (
+            (f"{i}" if old else f"{i:>2}")
+            + "".join(f"{c:>10}" if isinstance(c, str) else f"{c:>10.2f}" for c in row)
+            + "\n"
+        )
+    printed = sum(c for row in rows for c in row if not isinstance(c, str)) if total is None else total
+    return text + f"\nSUM {name} {printed:.2f}\n\n"
+
+
+def output(version="v0.8"):
+    text = banner(version)
+    text += "Running host_to_device_memcpy_ce.\n" + block("host_to_device_memcpy_ce", H2D, [[55.37, 55.36]])
+    both = "memcpy CE GPU(row) <-> GPU(column) {} bandwidth (GB/s)"
+    name = "device_to_device_bidirectional_memcpy_read_ce"
+    text += f"Running {name}.\n"
+    for part, value in (("Read1", 380.5), ("Read2", 381.5), ("Total", 762.0)):
+        text += block(f"{name}_{part.lower()}", both.format(part), [["N/A", value], [value, "N/A"]])
+    text += "Waiving multinode_device_to_device.\n\n" if version < "v0.5" else "Waived: \n"
+    text += "Running host_device_latency_sm.\n"
+    text += block("host_device_latency_sm", "memory latency SM CPU(row) <-> GPU(column) (ns)", [[772.58, 773.5]])
+    return text + ("" if version < "v0.6" else FOOTER)
+
+
+def parse(text, **expect):
+    source = Source.of_bytes(text) if isinstance(text, bytes) else Source.of_text(text)
+    items = list(read("nvbandwidth", source, expect))
+    assert isinstance(items[-1], Completeness)
+    facts = {item.name: item.value for item in items if isinstance(item, Fact)}
+    assert set(facts) <= set(reader("nvbandwidth").FACTS)
+    readings = [item for item in items if isinstance(item, Reading)]
+    assert all(item.unit == reader("nvbandwidth").INDICATORS[item.indicator][0] for item in readings)
+    return readings, facts, items[-1]
+
+
+def values(readings, indicator, **params):
+    return [r.value for r in readings if r.indicator == indicator and params.items() <= r.params.items()]
+
+
+def test_text():
+    readings, facts, status = parse(output())
+    assert status.status is Status.COMPLETE, status.reason
+    assert values(readings, "bandwidth", test="host_to_device_memcpy_ce", row="0", column="1") == [55.36]
+    assert values(readings, "bandwidth_sum", test="host_to_device_memcpy_ce") == [110.73]
+    assert values(readings, "bandwidth", test="device_to_device_bidirectional_memcpy_read_ce_total") == [762.0, 762.0]
+    assert values(readings, "latency") == [772.58, 773.5]
+    assert (facts["tests"], facts["waived"], facts["driver"], facts["cuda_runtime"]) == (3, 1, "550.54.15", 12040)
+    assert facts["sums"]["host_device_latency_sm"] == 1546.08
+    assert len(facts["devices"]) == 2
+    assert values(readings, "bandwidth_sum", test="host_device_latency_sm") == []
+
+
+def test_old_versions_print_nothing_at_their_end():
+    assert parse(output("v0.4"))[2].status is Status.UNKNOWN
+    assert parse(output("v0.5"))[2].status is Status.UNKNOWN
+    known = "host_to_device_memcpy_ce,device_to_device_bidirectional_memcpy_read_ce,host_device_latency_sm"
+    assert parse(output("v0.4"), tests=known)[2].status is Status.COMPLETE
+    assert parse(output("v0.4"))[1]["waived"] == 1
+
+
+def test_a_test_that_fails():
+    text = output().replace("Waived: \n", "Running broken_test.\nError: [an illegal memory access] in expression x\n")
+    _, facts, status = parse(text)
+    assert status.status is Status.FAILED
+    assert facts["errors"] == ["broken_test: [an illegal memory access] in expression x"]
+    assert parse(banner() + "ERROR: Testcase nothing not found!\n")[2].status is Status.FAILED
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda t: t.replace("55.37", "55.3"),
+        lambda t: t.replace("55.37", "nan"),
+        lambda t: t.replace("55.37", "-5.37"),
+        lambda t: t.replace("55.37", "45.37"),
+        lambda t: t.replace("SUM host_to_device_memcpy_ce 110.73\n", ""),
+        lambda t: t.replace("SUM host_to_device_memcpy_ce 110.73", "SUM host_to_device_memcpy_ce 110"),
+        lambda t: t.replace("     55.37", ""),
+        lambda t: t.replace(H2D, "something else"),
+        lambda t: t.replace(FOOTER, ""),
+        lambda t: t + output(),
+        lambda _: banner(),
+    ],
+)
+def test_damage_is_not_complete(damage):
+    text = damage(output())
+    assert text != output()
+    readings, _, status = parse(text)
+    assert status.status in (Status.INCOMPLETE, Status.NOT_STARTED)
+    assert status.reason
+    assert all(r.value > 0 for r in readings)
+
+
+def test_expectations():
+    assert parse(output(), tests="host_to_device_memcpy_ce", devices=2)[2].status is Status.COMPLETE
+    assert "no result of x" in parse(output(), tests="x")[2].reason
+    assert "expected 8" in parse(output(), devices=8)[2].reason
+    with pytest.raises(ConfigError):
+        parse(output(), devices="many")
+
+
+@pytest.mark.parametrize("prefix", ["0: ", "[1,0]<stdout>:", "2026-01-01T00:00:00.000000000Z stdout F "])
+def test_prefixes(prefix):
+    text = "".join(prefix + line + "\r\n" for line in output().splitlines())
+    assert parse(text)[0] == parse(output())[0]
+
+
+# -- JSON -------------------------------------------------------------------------------------------------------------
+
+
+def case(name="host_to_device_memcpy_ce", rows=(("55.3745", "55.3612"),), description=H2D, status="Passed", total=None):
+    numbers = [float(c) for row in rows for c in row if c != "N/A"]
+    return {
+        "name": name, "status": status, "bandwidth_description": description,
+        "bandwidth_matrix": [list(row) for row in rows], "sum": sum(numbers) if total is None else total,
+    }  # fmt: skip
+
+
+def report(*cases, **more):
+    root = {
+        "CUDA Runtime Version": 12040, "Driver Version": "550.54.15", "GPU Device list": ["0: NVIDIA H100 (…)"],
+        "git_version": "v0.8", "version": "v0.8", "testcases": list(cases or (case(),)), **more,
+    }  # fmt: skip
+    return json.dumps({"nvbandwidth": root}, indent=3) + "\n\n"
+
+
+def test_report():
+    readings, facts, status = parse(report())
+    assert status.status is Status.COMPLETE, status.reason
+    assert values(readings, "bandwidth", row="0", column="0") == [55.3745]
+    assert (facts["tests"], facts["version"], facts["driver"]) == (1, "v0.8", "550.54.15")
+    assert parse("Starting\n" + report() + "done\n")[0] == readings
+
+
+def test_report_of_both_directions_holds_three_matrices_in_one():
+    name = "device_to_device_bidirectional_memcpy_write_ce"
+    rows = [
+        ("N/A", v) if i % 2 == 0 else (v, "N/A")
+        for i, v in enumerate(["380.5", "380.6", "381.5", "381.6", "762", "762.2"])
+    ]
+    both = case(name, rows, "memcpy CE GPU(row) <-> GPU(column) Total bandwidth (GB/s)", total=1524.2)
+    readings, facts, status = parse(report(both))
+    assert status.status is Status.COMPLETE, status.reason
+    assert values(readings, "bandwidth", test=f"{name}_write1") == [380.5, 380.6]
+    assert values(readings, "bandwidth", test=f"{name}_total") == [762.0, 762.2]
+    assert values(readings, "bandwidth_sum") == [1524.2]
+    assert facts["sums"] == {f"{name}_total": 1524.2}
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        (report(case(), case("x", status="Waived")), Status.COMPLETE),
+        (report(case("x", status="Waived")), Status.NOT_STARTED),
+        (report(case(), case("x", status="Error")), Status.FAILED),
+        (report(case(), case("x", status="Running")), Status.FAILED),
+        (report(error="no device"), Status.FAILED),
+        (report(case(total=1.0)), Status.INCOMPLETE),
+        (report(case(rows=(("nan", "1"),))), Status.INCOMPLETE),
+        (report(case(rows=(("1", "2"), ("3",)))), Status.INCOMPLETE),
+        (report(case(rows=(("-1", "2"),))), Status.INCOMPLETE),
+        (report()[:-20], Status.INCOMPLETE),
+        (report(error="first") + report(), Status.COMPLETE),
+    ],
+)
+def test_reports_that_say_so(text, status):
+    if "nan" in text:
+        text = text.replace('"sum": NaN', '"sum": 1.0')
+    assert parse(text)[2].status is status
+
+
+@pytest.mark.parametrize("whole", [output(), report()], ids=["text", "report"])
+def test_cut_anywhere(whole):
+    whole = whole.encode()
+    expected, _, _ = parse(whole)
+    known = {(r.indicator, json.dumps(dict(r.params), sort_keys=True), r.value) for r in expected}
+    for cut in range(len(whole)):
+        try:
+            readings, _, status = parse(whole[:cut])
+        except OutputError:
+            continue
+        assert {(r.indicator, json.dumps(dict(r.params), sort_keys=True), r.value) for r in readings} <= known
+        assert len(readings) == len(expected) or status.status is not Status.COMPLETE, cut
+
+
+@pytest.mark.parametrize("junk", ["", "hello\n", "{}", '{"jobs": []}', "[" * 5000])
+def test_other_formats_are_refused(junk):
+    with pytest.raises(OutputError):
+        parse(junk)
+
+
+PIECES = [*output().splitlines(keepends=True), *report().splitlines(keepends=True), "{", '"nvbandwidth"', "   0   1\n"]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=10)), max_size=40))
+def test_any_mixture_is_read_or_refused(pieces):
+    try:
+        readings, _, _ = parse("".join(pieces).encode("utf-8", "surrogatepass"))
+    except OutputError:
+        return
+    assert all(r.value >= 0 for r in readings)

@@ -1,0 +1,174 @@
+"""p2pBandwidthLatencyTest: six matrices, their diagonals left out, damage."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plumbline.errors import ConfigError, OutputError
+from plumbline.readers import Completeness, Fact, Reading, Source, Status, read, reader
+
+TITLES = (
+    "Unidirectional P2P=Disabled Bandwidth Matrix (GB/s)",
+    "Unidirectional P2P=Enabled Bandwidth (P2P Writes) Matrix (GB/s)",
+    "Bidirectional P2P=Disabled Bandwidth Matrix (GB/s)",
+    "Bidirectional P2P=Enabled Bandwidth Matrix (GB/s)",
+    "P2P=Disabled Latency Matrix (us)",
+    "P2P=Enabled Latency (P2P Writes) Matrix (us)",
+)
+
+
+def matrix(corner, n, diagonal, other):
+    head = f"   {corner}" + "".join(f"{j:6d} " for j in range(n)) + "\n"
+    rows = [
+        f"{i:6d} " + "".join(f"{diagonal if i == j else other + i + j / 100:6.02f} " for j in range(n)) + "\n"
+        for i in range(n)
+    ]
+    return head + "".join(rows)
+
+
+def output(n=3, titles=TITLES, devices=None):
+    text = "[P2P (Peer-to-Peer) GPU Bandwidth Latency Test]\n"
+    for i in range(devices if devices is not None else n):
+        text += f"Device: {i}, NVIDIA A100-SXM4-80GB, pciBusID: {16 + i:x}, pciDeviceID: 0, pciDomainID:0\n"
+    text += "Device=0 CAN Access Peer Device=1\nDevice=0 CANNOT Access Peer Device=2\n"
+    text += (
+        "\n***NOTE: In case a device doesn't have P2P access to other one, it falls back to normal memcopy procedure.\n"
+    )
+    text += "So you can see lesser Bandwidth (GB/s) and unstable Latency (us) in those cases.\n\n"
+    text += "P2P Connectivity Matrix\n     D\\D" + "".join(f"{j:6d}" for j in range(n)) + "\n"
+    text += "".join(f"{i:6d}\t" + "".join(f"{1:6d}" for _ in range(n)) + "\n" for i in range(n))
+    for at, title in enumerate(titles):
+        text += title + "\n"
+        if "Latency" in title:
+            text += matrix("GPU", n, 1.5, 10.0 * (at + 1)) + "\n" + matrix("CPU", n, 2.5, 5.0 * (at + 1))
+        else:
+            text += matrix("D\\D", n, 1300.12, 100.0 * (at + 1))
+    return text + "\nNOTE: The CUDA Samples are not meant for performance measurements.\n"
+
+
+def parse(text, **expect):
+    source = Source.of_bytes(text) if isinstance(text, bytes) else Source.of_text(text)
+    items = list(read("p2p_bandwidth", source, expect))
+    assert isinstance(items[-1], Completeness)
+    facts = {item.name: item.value for item in items if isinstance(item, Fact)}
+    assert set(facts) <= set(reader("p2p_bandwidth").FACTS)
+    readings = [item for item in items if isinstance(item, Reading)]
+    assert all(item.unit == reader("p2p_bandwidth").INDICATORS[item.indicator][0] for item in readings)
+    return readings, facts, items[-1]
+
+
+def values(readings, indicator, **params):
+    return [r.value for r in readings if r.indicator == indicator and params.items() <= r.params.items()]
+
+
+def test_matrices():
+    readings, facts, status = parse(output(), devices=3)
+    assert status.status is Status.COMPLETE, status.reason
+    assert facts[TITLES[1]] == {"n": 3, "offdiag_min": 200.01, "offdiag_max": 202.01}
+    assert facts[TITLES[4]] == {"n": 3, "offdiag_min": 50.01, "offdiag_max": 52.01}
+    assert facts[f"{TITLES[4]} CPU"] == {"n": 3, "offdiag_min": 25.01, "offdiag_max": 27.01}
+    assert values(readings, "unidirectional_bandwidth", source=2, target=1, p2p=True, mode="writes") == [202.01]
+    assert len(values(readings, "bidirectional_bandwidth")) == 12
+    assert len(values(readings, "gpu_latency", p2p=False)) == 6
+    assert set(values(readings, "local_bandwidth")) == {1300.12}
+    assert facts["devices"] == ["NVIDIA A100-SXM4-80GB"] * 3
+    assert facts["no_access"] == [[0, 2]]
+    assert facts["bus_ids"] == ["10", "11", "12"]
+
+
+def test_one_gpu_has_no_pairs():
+    readings, facts, status = parse(output(1))
+    assert status.status is Status.COMPLETE
+    assert facts[TITLES[0]] == {"n": 1}
+    assert values(readings, "unidirectional_bandwidth") == []
+
+
+def test_ten_gpus_and_numbers_of_four_digits():
+    readings, _, status = parse(output(10))
+    assert status.status is Status.COMPLETE
+    assert len(values(readings, "unidirectional_bandwidth", p2p=True)) == 90
+
+
+def test_reads_and_old_titles():
+    titles = [t.replace("Writes", "Reads") for t in TITLES]
+    readings, _, status = parse(output(titles=titles))
+    assert status.status is Status.COMPLETE
+    assert values(readings, "gpu_latency", p2p=True, mode="reads")
+    old = [t.replace(" (P2P Writes)", "") for t in TITLES]
+    assert parse(output(titles=old))[2].status is Status.COMPLETE
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda t: t.replace("300.01", "3e+02", 1),
+        lambda t: t.replace("300.01", "nan", 1),
+        lambda t: t.replace("300.01", "-1.00", 1),
+        lambda t: t.replace("300.01", "300.0", 1),
+        lambda t: t.replace("300.01", "", 1),
+        lambda t: t.replace("     1 301.00", "     2 301.00", 1),
+        lambda t: "".join(line for line in t.splitlines(True) if "301.00" not in line),
+        lambda t: t.replace(TITLES[3], "Somewhat P2P=Perhaps Matrix"),
+        lambda t: t[: t.index("   CPU", t.index(TITLES[5]))],
+        lambda t: t + t,
+        lambda _: output(3, devices=4),
+        lambda _: output(titles=TITLES[:4]),
+    ],
+)
+def test_damage_is_incomplete(damage):
+    text = damage(output())
+    assert text != output()
+    readings, _, status = parse(text)
+    assert status.status is Status.INCOMPLETE
+    assert status.reason
+    assert all(r.value > 0 for r in readings)
+
+
+def test_failures_and_beginnings():
+    text = output()
+    failing = text[: text.index(TITLES[2])] + "Cuda failure p2p.cu:120: 'an illegal memory access was encountered'\n"
+    assert parse(failing)[2].status is Status.FAILED
+    assert parse(text[: text.index("P2P Connectivity")])[2].status is Status.NOT_STARTED
+    assert parse(text, devices=8)[2].status is Status.INCOMPLETE
+    with pytest.raises(ConfigError):
+        parse(text, devices="many")
+
+
+@pytest.mark.parametrize("prefix", ["0: ", "[1,0]<stdout>:", "2026-01-01T00:00:00.000000000Z stdout F ", ""])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_prefixes_and_line_ends(prefix, end):
+    text = "".join(prefix + line + end for line in output().splitlines())
+    assert parse(text)[0] == parse(output())[0]
+
+
+def test_cut_anywhere():
+    whole = output().encode()
+    expected, _, _ = parse(whole)
+    known = {(r.indicator, json.dumps(dict(r.params), sort_keys=True), r.value) for r in expected}
+    for cut in range(len(whole)):
+        try:
+            readings, _, status = parse(whole[:cut])
+        except OutputError:
+            continue
+        assert {(r.indicator, json.dumps(dict(r.params), sort_keys=True), r.value) for r in readings} <= known
+        assert len(readings) == len(expected) or status.status is not Status.COMPLETE, cut
+
+
+@pytest.mark.parametrize("junk", ["", "hello\n", "{}", "   D\\D     0\n     0   1.00\n"])
+def test_other_formats_are_refused(junk):
+    with pytest.raises(OutputError):
+        parse(junk)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.one_of(st.sampled_from(output(2).splitlines(keepends=True)), st.text(max_size=10)), max_size=30))
+def test_any_mixture_is_read_or_refused(pieces):
+    try:
+        readings, _, _ = parse("".join(pieces).encode("utf-8", "surrogatepass"))
+    except OutputError:
+        return
+    assert all(r.value >= 0 for r in readings)
