@@ -10,7 +10,7 @@ from plumbline.configuration import parse
 from plumbline.errors import ConfigError
 from plumbline.model import KIND_OF_CODE, Code, Verdict, VerdictKind, to_plain, verdict, verdict_from
 from plumbline.suites.suite import ALWAYS_BLOCKING, Gate
-from plumbline.validation.gate import GAP_CODES, Judged, alarm, decide, reason_data, verdict_of_reason
+from plumbline.validation.gate import GAP_CODES, Judged, alarm, decide, grouped, reason_data, verdict_of_reason
 
 NIGHTLY = Gate(coverage_gaps_allowed=True)
 STRICT = Gate(blocks=(*ALWAYS_BLOCKING, VerdictKind.WARN))
@@ -105,11 +105,16 @@ def test_every_blocking_kind_blocks_and_is_shown(found: Judged, gate: Gate, nigh
             assert not decision.open
         if item.kind is VerdictKind.NOT_RUN and item.code not in GAP_CODES:
             assert not decision.open
-    assert len(decision.reasons) >= len(found.rows) + len(found.others)
+    assert sum(count for kind, count in decision.counts.items() if kind != "PASS") >= len(found.rows) + len(
+        found.others
+    )
     order = list(VerdictKind)
     ranks = [order.index(item.kind) for item in decision.reasons]
     assert ranks == sorted(ranks, reverse=True)
-    assert sum(decision.counts.values()) == found.passed + len(decision.reasons)
+    assert decision.counts["PASS"] == found.passed
+    assert {item.kind for item in decision.reasons} == {VerdictKind(k) for k, n in decision.counts.items() if n} - {
+        VerdictKind.PASS
+    }
 
 
 @given(verdicts())
@@ -210,3 +215,34 @@ def test_gaps_and_warnings_alarm_nobody():
 @given(st.lists(verdicts(), max_size=6))
 def test_a_run_is_no_news_against_itself(items: list[Verdict]):
     assert not alarm(items, items).news
+
+
+# -- grouping ----------------------------------------------------------------------------------------------------
+
+
+def row(code: Code, launch_id: str, indicator: str, number: int) -> Verdict:
+    return verdict(
+        code, f"place {number}", "why", benchmark="fio", launch_id=launch_id, indicator=indicator, params="{}"
+    )
+
+
+def test_rows_of_one_cause_are_one_reason_and_all_counted():
+    rows = [row(Code.NO_MEASUREMENT, "fio-n1-g0-r1", f"i{n % 2}", n) for n in range(9)]
+    rows += [row(Code.NO_BASELINE, f"fio-n1-g{n}-r1", "iops", n) for n in range(5)]
+    rows += [row(Code.OUTSIDE_REFERENCE, "fio-n1-g0-r1", "iops", n) for n in range(6)]
+    rows += [row(Code.NO_BASELINE, f"fio-n1-g{n}-r1", "lat", n) for n in range(3)]
+    decision = decide(Judged(expected=23, measured=14, passed=0, rows=tuple(rows), others=()), NIGHTLY, nights={})
+    codes = [item.code for item in decision.reasons]
+    assert codes.count(Code.OUTSIDE_REFERENCE) == 6 and codes.count(Code.NO_MEASUREMENT) == 1
+    assert codes.count(Code.NO_BASELINE) == 4
+    missing = next(item for item in decision.reasons if item.code is Code.NO_MEASUREMENT)
+    assert missing.message.startswith("9 rows (i0, i1), first place 0") and missing.place == "fio-n1-g0-r1"
+    assert decision.counts["NOT_RUN"] == 9 and decision.counts["WARN"] == 8 and not decision.open
+    assert len(decision.coverage["missing"]) == 9
+    blocks = [item["blocks"] for item in decision.data()["reasons"]]
+    assert blocks == [True] * 7 + [False] * 4
+
+
+@given(st.lists(verdicts(), max_size=12))
+def test_grouping_loses_no_kind(items: list[Verdict]):
+    assert {item.kind for item in grouped(items)} == {item.kind for item in items}

@@ -46,8 +46,9 @@ class Judged:
 class GateDecision:
     """Whether the cluster may be used, and why not. `reasons` is everything that is not a PASS, worst first.
 
-    `blocking` closes the gate; `gaps` are the NOT_RUN that the suite tolerates tonight. `verdict` is a label: the
-    worst kind, where a tolerated gap counts as WARN.
+    Rows that say the same (a launch that yielded nothing, an indicator without history) are one reason; `counts` counts
+    them all. `blocking` closes the gate; `gaps` are the NOT_RUN that the suite tolerates tonight. `verdict` is a label:
+    the worst kind, where a tolerated gap counts as WARN.
     """
 
     open: bool
@@ -123,27 +124,66 @@ def decide(
         if tolerated:
             gaps.append(aged)
     reasons.sort(key=lambda item: _SEVERITY[item.kind])
-    tolerated_ids = {id(item) for item in gaps}
+    tolerable = {id(item) for item in gaps}
     closing = {*gate.blocks, *ALWAYS_BLOCKING}
-    blocking = tuple(item for item in reasons if item.kind in closing and id(item) not in tolerated_ids)
-    label = worst(VerdictKind.WARN if id(item) in tolerated_ids else item.kind for item in reasons)
+    blocking = [item for item in reasons if item.kind in closing and id(item) not in tolerable]
     counts = Counter({VerdictKind.PASS.value: judged.passed})
     counts.update(item.kind.value for item in reasons)
+    absent = (item.place for item in reasons if item.kind in (VerdictKind.NOT_RUN, VerdictKind.STALE))
+    shown_blocking = grouped(blocking)
+    shown_others = grouped(item for item in reasons if item.kind not in closing or id(item) in tolerable)
     return GateDecision(
         open=not blocking,
-        verdict=label,
-        reasons=tuple(reasons),
-        blocking=blocking,
+        verdict=worst(VerdictKind.WARN if id(item) in tolerable else item.kind for item in reasons),
+        reasons=tuple(sorted((*shown_blocking, *shown_others), key=lambda item: _SEVERITY[item.kind])),
+        blocking=shown_blocking,
         gaps=tuple(gaps),
         counts={kind.value: counts[kind.value] for kind in VerdictKind},
         coverage={
             "expected": judged.expected,
             "measured": judged.measured,
-            "missing": list(
-                dict.fromkeys(i.place for i in reasons if i.kind in (VerdictKind.NOT_RUN, VerdictKind.STALE))
-            ),
+            "missing": list(dict.fromkeys(absent)),
         },
     )
+
+
+LEAST_GROUP = 4
+"""Fewer verdicts of one cause are shown one by one."""
+
+
+def grouped(items: Iterable[Verdict]) -> tuple[Verdict, ...]:
+    """Give the verdicts with those of one cause as one, in the place of the first; its message says how many.
+
+    One cause: rows of one launch that are missing for one reason, and rows of one indicator without anything to compare
+    with. Everything else stands for itself.
+    """
+    causes: dict[Any, list[Verdict]] = {}
+    for index, item in enumerate(items):
+        causes.setdefault(_cause(item) or index, []).append(item)
+    shown: list[Verdict] = []
+    for members in causes.values():
+        shown += members if len(members) < LEAST_GROUP else [_as_one(members)]
+    return tuple(shown)
+
+
+def _cause(item: Verdict) -> tuple[Any, ...] | None:
+    if item.indicator is None:
+        return None
+    if item.code is Code.NO_BASELINE:
+        return (item.code, item.benchmark, item.indicator)
+    if item.kind is VerdictKind.NOT_RUN and item.launch_id is not None:
+        return (item.code, item.launch_id)
+    return None
+
+
+def _as_one(members: Sequence[Verdict]) -> Verdict:
+    first = members[0]
+    names = list(dict.fromkeys(item.indicator for item in members if item.indicator))
+    more = ", …" if len(names) > 4 else ""
+    message = f"{len(members)} rows ({', '.join(names[:4])}{more}), first {first.place}: {first.message}"
+    place = first.launch_id if first.kind is VerdictKind.NOT_RUN and first.launch_id else f"{first.benchmark}"
+    indicator = names[0] if len(names) == 1 else None
+    return replace(first, place=place, message=message, indicator=indicator, params=None, actual=None, expected=None)
 
 
 def _count_problems(judged: Judged) -> list[Verdict]:
