@@ -1,4 +1,4 @@
-"""What Plumbline's errors mean to Airflow: which are final, which may be tried again, and what a stop is."""
+"""What an error in a stage means to Airflow: final, or worth the task's retries."""
 
 from __future__ import annotations
 
@@ -7,27 +7,23 @@ from collections.abc import Iterator
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from plumbline.errors import ConfigError, LaunchError, OutputError, PlumblineError, TrackingError, ValidationError
+from plumbline.errors import LaunchError, NotificationError, PlumblineError, TrackingError
+from plumbline_airflow.progress import LaunchStopped, tell
 
-FINAL = (ConfigError, OutputError, ValidationError)
-"""Another try would meet the same file and the same bytes."""
-RETRY = (LaunchError, TrackingError)
-
-
-class LaunchStopped(AirflowException):
-    """The task was asked to stop: raised into the running launcher, which ends its benchmark and leaves a record."""
+RETRY = (LaunchError, TrackingError, NotificationError, OSError)
+"""What may pass by itself: infrastructure. Anything else would meet the same file, or the same defect, again."""
 
 
 @contextlib.contextmanager
 def errors_explained() -> Iterator[None]:
-    """Turn Plumbline's errors into Airflow's: final ones fail the task at once, the others follow its `retries`."""
+    """Turn what a stage raises into Airflow's errors: final ones fail the task at once, RETRY follows its `retries`."""
     try:
         yield
-    except FINAL as error:
-        raise AirflowFailException(_named(error)) from error
-    except PlumblineError as error:
-        raise AirflowException(_named(error)) from error
-
-
-def _named(error: PlumblineError) -> str:
-    return f"{type(error).__name__}: {error}"
+    except (LaunchStopped, AirflowException):
+        raise
+    except Exception as error:
+        text = f"{type(error).__name__}: {error}"
+        tell(text if isinstance(error, PlumblineError) else f"{text} (see the log)")
+        if isinstance(error, RETRY):
+            raise AirflowException(text) from error
+        raise AirflowFailException(text) from error

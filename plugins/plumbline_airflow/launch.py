@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
 from airflow.sdk.exceptions import AirflowFailException
 
-from plumbline_airflow.failures import LaunchStopped, errors_explained
-from plumbline_airflow.progress import STOP, say
+from plumbline_airflow.failures import errors_explained
+from plumbline_airflow.progress import STOP, LaunchStopped, say
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

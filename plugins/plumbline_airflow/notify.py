@@ -4,7 +4,8 @@
     apprise_default    whatever Apprise reaches, when its provider is installed
     slack_api_default  Slack, channel of the variable plumbline_slack_channel, when its provider is installed
 
-All ways are tried before a failure of one is reported: a mail server that is down must not silence Slack.
+A verdict is sent when it is news, or always where the variable plumbline_notify says so. All ways are tried before a
+failure of one is reported: a mail server that is down must not silence Slack.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from airflow.sdk import Connection, Variable, conf
-from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
+from airflow.sdk.exceptions import AirflowNotFoundException
+
+from plumbline.errors import NotificationError
 
 log = logging.getLogger(__name__)
 
@@ -47,12 +50,16 @@ class Note:
     html: str | None = None
 
 
-def send_verdict(run_dir: Path) -> None:
-    """Send the summary of a judged run, when it is news. Raises AirflowException when a way failed."""
-    from plumbline import stages  # noqa: PLC0415 - not needed to parse a DAG
+def send_verdict(run_dir: Path, dag_id: str, run_id: str) -> None:
+    """Send the summary of a judged run. Raises NotificationError, OutputError."""
+    from plumbline.notification import compose  # noqa: PLC0415 - not needed to parse a DAG
+    from plumbline.tracking.run_directory import RunDirectory  # noqa: PLC0415
 
-    if hasattr(stages, "notify"):
-        stages.notify(run_dir, send)
+    message = compose(RunDirectory.open(run_dir), report_url=f"{_run_url(dag_id, run_id)}/plugin/plumbline-report")
+    if message.news or Variable.get("plumbline_notify", default="news") == "always":
+        send(message)
+    else:
+        log.info("not sent, it is no news: %s", message.subject)
 
 
 def stage_failed(context: Mapping[str, Any]) -> None:
@@ -77,7 +84,7 @@ def deadline_missed(context: Mapping[str, Any] | None = None) -> None:
 
 
 def send(message: Message) -> None:
-    """Send one message by every way that a connection opens. Raises AirflowException naming the ways that failed."""
+    """Send one message by every way that a connection opens. Raises NotificationError naming the ways that failed."""
     failed = []
     ways = {name: way for name, way in WAYS.items() if _has_connection(name)}
     if not ways:
@@ -90,14 +97,14 @@ def send(message: Message) -> None:
             log.exception("not sent by %s", name)
             failed.append(f"{name}: {type(error).__name__}: {error}")
     if failed:
-        raise AirflowException(f"notification failed: {'; '.join(failed)}")
+        raise NotificationError("; ".join(failed))
 
 
 def _send_or_log(subject: str, text: str) -> None:
     """Send from a callback, where an exception would only end the callback."""
     try:
         send(Note(subject=subject, text=text))
-    except AirflowException:
+    except NotificationError:
         log.exception("%s", subject)
 
 
@@ -106,7 +113,7 @@ def _mail(message: Message) -> None:
 
     recipients = [r.strip() for r in str(Variable.get("plumbline_recipients", default="")).split(",") if r.strip()]
     if not recipients:
-        raise AirflowException("the variable plumbline_recipients names nobody")
+        raise NotificationError("the variable plumbline_recipients names nobody")
     page = message.html or f"<pre>{html.escape(message.text)}</pre>"
     with SmtpHook(smtp_conn_id="smtp_default") as hook:
         hook.send_email_smtp(to=recipients, subject=message.subject, html_content=page)

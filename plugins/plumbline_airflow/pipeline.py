@@ -140,7 +140,7 @@ def notify(*, ti: TaskInstance) -> None:
     run_dir = _judged(ti)
     say("notify")
     with errors_explained():
-        notifications.send_verdict(run_dir)
+        notifications.send_verdict(run_dir, ti.dag_id, ti.run_id)
 
 
 @task(trigger_rule=TriggerRule.ALL_DONE)

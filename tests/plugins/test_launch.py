@@ -15,9 +15,8 @@ import psutil
 import pytest
 from tests.prepared_run import prepare_run
 
-from plumbline_airflow.failures import LaunchStopped
 from plumbline_airflow.launch import LaunchOperator
-from plumbline_airflow.progress import STOP
+from plumbline_airflow.progress import STOP, LaunchStopped
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -7,13 +7,16 @@ import email.policy
 import smtplib
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from aiosmtpd.controller import Controller
-from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
+from airflow.sdk.exceptions import AirflowNotFoundException
+from tests.run_builder import build_history, build_run
 
+from plumbline.errors import NotificationError
 from plumbline_airflow import notify
 from plumbline_airflow.notify import Note, send
 
@@ -87,13 +90,13 @@ def test_without_a_connection_nothing_is_sent_and_nothing_fails(caplog: pytest.L
 def test_a_mail_server_that_is_down_fails_the_task(inbox: Inbox, monkeypatch: pytest.MonkeyPatch) -> None:
     closed = "smtp://127.0.0.1:9?disable_ssl=true&disable_tls=true&from_email=a%40b.c"
     monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", closed)
-    with pytest.raises(AirflowException, match="notification failed: smtp_default"):
+    with pytest.raises(NotificationError, match="smtp_default: "):
         send(NOTE)
 
 
 def test_recipients_must_be_named(inbox: Inbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_VAR_PLUMBLINE_RECIPIENTS", " , ")
-    with pytest.raises(AirflowException, match="plumbline_recipients names nobody"):
+    with pytest.raises(NotificationError, match="plumbline_recipients names nobody"):
         send(NOTE)
 
 
@@ -105,7 +108,7 @@ def test_one_way_that_fails_does_not_silence_the_others(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(notify, "WAYS", {"smtp_default": broken, "apprise_default": sent.append})
     monkeypatch.setattr(notify, "_has_connection", lambda name: True)
-    with pytest.raises(AirflowException, match="smtp_default: SMTPException: no route"):
+    with pytest.raises(NotificationError, match="smtp_default: SMTPException: no route"):
         send(NOTE)
     assert sent == [NOTE]
 
@@ -127,3 +130,35 @@ def test_a_late_run_is_told(inbox: Inbox) -> None:
 def test_a_callback_never_raises(inbox: Inbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_VAR_PLUMBLINE_RECIPIENTS", "")
     notify.deadline_missed({})
+
+
+# -- verdicts --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def variables(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    found: dict[str, str] = {"plumbline_recipients": "ops@example.org"}
+    monkeypatch.setattr(notify.Variable, "get", lambda name, default=None: found.get(name, default))
+    return found
+
+
+def test_a_verdict_is_sent_with_a_link_to_the_dag_runs_report(
+    inbox: Inbox, variables: dict[str, str], tmp_path: Path
+) -> None:
+    run = build_run(tmp_path)
+    notify.send_verdict(run.path, "nightly_baseline", "scheduled__1")
+    subject, page = read(inbox.messages[0])
+    verdict = run.read_derived("verdict.json")
+    assert subject.startswith(f"{verdict['verdict']}, gate {verdict['gate']}: local nightly")
+    assert "/dags/nightly_baseline/runs/scheduled__1/plugin/plumbline-report" in page
+
+
+def test_what_is_no_news_is_sent_only_where_that_is_wanted(
+    inbox: Inbox, variables: dict[str, str], tmp_path: Path
+) -> None:
+    run = build_history(tmp_path, 2)[-1]
+    notify.send_verdict(run.path, "nightly_baseline", "scheduled__2")
+    assert inbox.messages == []
+    variables["plumbline_notify"] = "always"
+    notify.send_verdict(run.path, "nightly_baseline", "scheduled__2")
+    assert len(inbox.messages) == 1

@@ -7,8 +7,7 @@ import os
 
 import pytest
 
-from plumbline_airflow.failures import LaunchStopped
-from plumbline_airflow.progress import PROGRESS_FD, STOP, say
+from plumbline_airflow.progress import PROGRESS_FD, STOP, LaunchStopped, say
 
 
 def test_a_line_reaches_log_and_descriptor(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
