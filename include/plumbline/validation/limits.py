@@ -29,5 +29,5 @@ def collect_limits(profile: ClusterProfile, suite: Suite, results: Path, run_id:
         "approved_runs": [run.run_id for run in approved.runs],
         "left_out": [{"run_id": item.run_id, "reason": item.reason} for item in approved.skipped],
         "waivers": waivers_data(load_waivers(profile.name)),
-        "nights": {name: item.nights_ago + 1 for name, item in last.items()},
+        "nights": {name: item.nights_before(run_id) + 1 for name, item in last.items()},
     }
