@@ -81,6 +81,8 @@ def _explain(model: type[BaseModel], item: Any) -> str:
 def _fields_below(model: type[BaseModel], path: Iterable[Any]) -> Iterable[str]:
     current: Any = model
     for part in path:
+        if isinstance(part, int):  # an element of a list: its model was taken from the list's type
+            continue
         field = getattr(current, "model_fields", {}).get(part)
         candidates = [field.annotation, *getattr(field.annotation, "__args__", ())] if field else []
         models = [c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)]
