@@ -142,6 +142,14 @@ def test_a_second_format_of_the_same_report_is_not_a_second_result() -> None:
     assert output.end.status is Status.COMPLETE
 
 
+def test_a_report_that_was_captured_twice_counts_once() -> None:
+    once = recorded("two_groups.json")
+    assert Output(once + once).rows() == Output(once).rows()
+    assert Output(once + once).facts["json_docs"] == 2
+    text = recorded("two_groups.txt")
+    assert Output(text + text).rows() == Output(text).rows()
+
+
 def test_two_different_runs_in_one_file_are_both_read() -> None:
     output = Output(recorded("two_groups.txt") + recorded("seq_write_json_plus.json") + recorded("sigterm.txt"))
     assert {r.params["run"] for r in output.readings} == {0, 1, 2}

@@ -105,6 +105,7 @@ class _Output:
     def __init__(self) -> None:
         self.runs: list[Run] = []
         self.documents = 0
+        self._documents: dict[tuple[object, ...], Run] = {}
         self.empty_object = False
         self.messages: list[str] = []
         self.fatal: list[str] = []
@@ -120,6 +121,9 @@ class _Output:
 
     def add_document(self, run: Run) -> None:
         self.documents += 1
+        key = (run.version, run.ended_ms, *map(_fingerprint, run.jobs))
+        if self._documents.setdefault(key, run) is not run and self._documents[key] == run:
+            return  # the same report, printed or captured twice
         if self.runs and _is_later_report(self.runs[-1], run):
             self.runs[-1] = run
         else:

@@ -53,8 +53,11 @@ EXPECTATIONS = {
 
 _PERCENT = re.compile(r"(?:^|\s)(\d{1,3}\.\d)%\s*$")
 _DONE = re.compile(r"(-?\d{1,18}) \((\d{1,12}) Gflop/s\)")
-_ERRORS = re.compile(r"(-?\d{1,18})(?:\s+\((WARNING|DIED)!\))?")
+_ERRORS = re.compile(r"(-?\d{1,18})(?: +\((WARNING|DIED)!\))?")
 _TEMPERATURE = re.compile(r"(\d{1,4}) C|--")
+_ALL_DONE, _ALL_ERRORS, _ALL_TEMPERATURES = (
+    re.compile(rf"\s*(?:{cell.pattern})\s*(?:- (?:{cell.pattern})\s*)*+") for cell in (_DONE, _ERRORS, _TEMPERATURE)
+)
 _LISTED = re.compile(r"GPU (\d{1,4}): (?P<name>.{1,200}?) \(UUID: (?P<uuid>[\w-]{1,80})\)")
 _TESTED = re.compile(r"Tested (\d{1,4}) GPUs?:")
 _VERDICT = re.compile(r"GPU (\d{1,4}): (OK|FAULTY)")
@@ -68,8 +71,6 @@ _HARMLESS = "Could not invoke"
 """Only the temperatures are missing then."""
 _MOST_MESSAGES = 50
 _MOST_GPUS = 1024
-
-Cell = re.Match[str] | None
 
 
 @dataclass(slots=True)
@@ -152,7 +153,7 @@ def _gather(source: Source) -> tuple[list[_Burn], str]:
         if held is not None:
             _take(burns, held)
             held = None
-        if b"GPU" in raw or b"proc'd" in raw or b"urn" in raw or b"Summary" in raw or b"using" in raw or _is_fault(raw):
+        if _is_of_interest(raw.decode("latin-1")):  # str is searched several times faster than bytes
             held = strip_ansi(raw.decode("utf-8", "replace"))
             first_line = first_line or held.strip()
         elif not first_line and raw.strip():
@@ -162,8 +163,13 @@ def _gather(source: Source) -> tuple[list[_Burn], str]:
     return [burn for burn in burns if burn.seen()], first_line
 
 
-def _is_fault(raw: bytes) -> bool:
-    return any(word in raw for word in (b"Couldn't", b"Failure", b"No C", b"No c", b"Could not", b"cuInit", b"error"))
+def _is_of_interest(text: str) -> bool:
+    """Say whether a line may be gpu-burn's; one chain of tests, for it runs on every line of long logs."""
+    return (
+        "proc'd" in text or "GPU" in text or "Burning" in text or "Summary" in text or "using" in text
+        or "Could" in text or "No C" in text or "No c" in text or "Failure" in text or "cuInit" in text
+        or "terminate" in text or "fault" in text or "error w" in text
+    )  # fmt: skip
 
 
 def _take(burns: list[_Burn], line: str) -> None:
@@ -214,23 +220,23 @@ def _take_progress(burn: _Burn, text: str) -> None:
     percent = _PERCENT.search(before)
     if percent is None or not warm:
         return
-    done = [_DONE.fullmatch(cell.strip()) for cell in work.split(" - ")]
-    errors = [_ERRORS.fullmatch(cell.strip()) for cell in wrong.split(" - ")]
-    heat = [_TEMPERATURE.fullmatch(cell.strip()) for cell in warm.strip().partition("  ")[0].split(" - ")]
-    if not len(done) == len(errors) == len(heat) <= _MOST_GPUS or None in done or None in errors or None in heat:
+    warm = warm.lstrip().partition("  ")[0]
+    if not (_ALL_DONE.fullmatch(work) and _ALL_ERRORS.fullmatch(wrong) and _ALL_TEMPERATURES.fullmatch(warm)):
         return  # overwritten by other output, or cut: not a line that a person would read numbers from
+    done, errors, heat = _DONE.findall(work), _ERRORS.findall(wrong), _TEMPERATURE.findall(warm)
+    if not len(done) == len(errors) == len(heat) <= _MOST_GPUS:
+        return
     burn.percent = float(percent[1])
-    for index, cells in enumerate(zip(done, errors, heat, strict=True)):
-        _take_gpu(burn.gpus.setdefault(index, _Gpu()), *cells)
-
-
-def _take_gpu(gpu: _Gpu, work: Cell, wrong: Cell, warm: Cell) -> None:
-    if work and wrong and warm:
-        gpu.see(int(work[1]), int(work[2]))
-        gpu.since_summary = max(0, int(wrong[1]))
-        gpu.died |= wrong[2] == "DIED"
-        if warm[1]:
-            gpu.see_temperature(int(warm[1]))
+    for index, (iterations, rate) in enumerate(done):
+        gpu = burn.gpus.get(index)
+        if gpu is None:
+            gpu = burn.gpus[index] = _Gpu()
+        gpu.see(int(iterations), int(rate))
+        count, mark = errors[index]
+        gpu.since_summary = max(0, int(count))
+        gpu.died |= mark == "DIED"
+        if heat[index]:
+            gpu.see_temperature(int(heat[index]))
 
 
 # -- what it says

@@ -49,8 +49,8 @@ EXPECTATIONS = {
 }
 
 _LINE = re.compile(
-    r"(?:.*?\bstress-ng: )?(?:\d\d:\d\d:\d\d\.\d+ )?(?P<level>info|metrc|fail|error|err|warn|debug|dbg|tidy)\s*:\s+"
-    r"\[\d{1,10}\] (?P<text>.*)"
+    r"(?:(?:.*?\b)?stress-ng: )?(?:\d\d:\d\d:\d\d\.\d+ )?"
+    r"(?P<level>info|metrc|fail|error|err|warn|debug|dbg|tidy)\s*:\s+\[\d{1,10}\] (?P<text>.*)"
 )
 _COLUMN = re.compile(r"bogo ops/s|bogo ops|real time|usr time|sys time|CPU used per|RSS Max|[^\s(]+(?: [^\s(]+)*")
 _UNIT = re.compile(r"\([^()]*\)|instance \(%\)")
@@ -59,7 +59,7 @@ _COLUMNS = {
     "CPU used per": "cpu_used_per_instance", "RSS Max": "rss_max",
 }  # fmt: skip
 _RATES = {"(real time)": "bogo_ops_per_s_real", "(usr+sys time)": "bogo_ops_per_s_usrsys"}
-_NUMBER = re.compile(r"\d{1,20}(?:\.\d{1,12})?(?:[eE][+-]?\d{1,3})?")
+_NUMBER = re.compile(r"\d{1,20}(?:\.\d{1,12})?(?:[eE][+-]?\d{1,2})?")
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,60}")
 _END = re.compile(r"(?P<how>successful|unsuccessful) run completed in (?P<time>\S.*)")
 _SUMMARY = re.compile(r"(?P<what>skipped|passed|failed|metrics untrustworthy): (?P<count>\d{1,9})(?:: (?P<list>.*))?")
@@ -67,7 +67,7 @@ _SUMMARY_ITEM = re.compile(r"([a-z][\w-]{0,60}) \((\d{1,9})\)")
 _DISPATCH = re.compile(r"dispatching hogs: (.*)")
 _DISPATCH_ITEM = re.compile(r"(\d{1,9}) ([a-z][\w-]{0,60})")
 _MISCELLANEOUS = re.compile(
-    r"(?P<name>[a-z][\w-]{0,60})\s+(?P<value>\d{1,20}(?:\.\d{1,12})?(?:e[+-]?\d{1,3})?) (?P<about>[^\d\s].*)"
+    r"(?P<name>[a-z][\w-]{0,60})\s+(?P<value>\d{1,20}(?:\.\d{1,12})?(?:e[+-]?\d{1,2})?) (?P<about>[^\d\s].*)"
 )
 _VERSION = re.compile(r"stress-ng,?(?: version)? (\d{1,3}\.\d{1,3}\.\d{1,3})\b")
 _TIMES = (("day", 86400.0), ("hour", 3600.0), ("min", 60.0), ("sec", 1.0))
@@ -137,7 +137,8 @@ def _gather(source: Source) -> tuple[list[_Run], str]:
             _take(runs, held)
             held = None
             table = bool(runs[-1].columns) or runs[-1].yaml
-        if b"stress-ng" in raw or b"bogo" in raw or table or b"run completed in" in raw or b"hogs:" in raw:
+        text = raw.decode("latin-1")  # str is searched several times faster than bytes
+        if table or "stress-ng" in text or "bogo" in text or "run completed in" in text or "hogs:" in text:
             held = strip_ansi(raw.decode("utf-8", "replace"))
             first_line = first_line or held.strip()
         elif not first_line and raw.strip():
@@ -154,7 +155,7 @@ def _is_end(line: str) -> bool:
 
 
 def _take(runs: list[_Run], line: str) -> None:
-    bare = strip_prefix(line).rstrip()
+    bare = line.rstrip() if line.startswith(("stress-ng: ", "      ")) else strip_prefix(line).rstrip()
     if bare.startswith("---") or "stress-ng-version:" in bare:
         _take_yaml_start(runs, bare)
         return
@@ -163,14 +164,16 @@ def _take(runs: list[_Run], line: str) -> None:
         return
     match = _LINE.fullmatch(bare)
     level, text = (match["level"], match["text"]) if match else ("", bare)
-    if version := _VERSION.search(bare):
+    if level not in ("metrc", "info") and (version := _VERSION.search(bare)):
         runs[-1].version = version[1]
     _take_text(runs, level, text.strip())
 
 
 def _take_text(runs: list[_Run], level: str, text: str) -> None:
     run = runs[-1]
-    if found := _DISPATCH.match(text):
+    if run.columns and level in ("metrc", "") and not text.startswith(("s", "(")):
+        _take_table(run, level, text)  # most lines, so first
+    elif found := _DISPATCH.match(text):
         if run.end is not None or run.rows:
             runs.append(run := _Run())
         run.dispatched.update({name: int(count) for count, name in _DISPATCH_ITEM.findall(found[1])})
