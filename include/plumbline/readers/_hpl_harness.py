@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from plumbline.model import Params
+from plumbline.model import Scalar
 from plumbline.readers._hpl_lines import (
     Banner,
     Line,
@@ -109,7 +109,7 @@ class Harness:
                 yield from self._check(check)
                 return
             self._wrapped = text.rstrip().endswith("=")
-        if (names := layout(text)) and line.whole:
+        if "T/V" in text and line.whole and (names := layout(text)):
             self.columns = names
             yield from self.close()
         elif is_row(text):
@@ -119,7 +119,7 @@ class Harness:
             self._test = Test(row=found, damaged=found is None, mixed=mixed)
         elif " tests " in text or "Finished" in text:
             yield from self._count(text)
-        elif title := banner(text):
+        elif "HPL" in text and (title := banner(text)):
             yield from self.close()
             self._mixed = title.mixed or (self._mixed and title.harness)
             self.columns = None
@@ -234,24 +234,24 @@ class Numbering:
         self.runs = 0
         self._first: list[Reading] = []
 
-    def add(self, readings: list[Reading]) -> Iterator[Reading]:
-        """Take one test's readings; give those that are ready."""
-        if self.runs == 0:
-            self._first = readings
-        else:
-            if self.runs == 1:
-                yield from self._numbered(self._first, 0)
-                self._first = []
-            yield from self._numbered(readings, self.runs)
+    def number(self, params: dict[str, Scalar]) -> dict[str, Scalar]:
+        """Give the coordinates of the next test's readings."""
+        if self.runs:
+            params["run"] = self.runs
+        return params
+
+    def add(self, readings: list[Reading]) -> list[Reading]:
+        """Take one test's readings, numbered; give those that are ready."""
         self.runs += 1
+        if self.runs == 1:
+            self._first = readings
+            return []
+        if self.runs == 2:
+            first, self._first = self._first, []
+            return [*(Reading(r.indicator, r.value, r.unit, {**r.params, "run": 0}) for r in first), *readings]
+        return readings
 
     def rest(self) -> Iterator[Reading]:
         """Give what still waits, unnumbered: there was only one test."""
         if self.runs == 1:
             yield from self._first
-
-    @staticmethod
-    def _numbered(readings: list[Reading], run: int) -> Iterator[Reading]:
-        for item in readings:
-            params: Params = {**item.params, "run": run}
-            yield Reading(item.indicator, item.value, item.unit, params)

@@ -13,6 +13,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 
 from plumbline.readers.framing import strip_prefix
@@ -24,6 +25,7 @@ LONGEST_RECORD_BYTES = 8192
 _INTEGER = re.compile(r"\d{1,12}")
 _DECIMAL = re.compile(r"\d{1,40}(?:\.\d{0,40})?(?:[eE][+-]?\d{1,3})?")
 _VARIANT = re.compile(r"W[RC]C?\d[0-9A-Za-z]{0,20}")
+_ROW_START = re.compile(r"\s*(?:HPL_AI\s+)?W[RC]C?\d[0-9A-Za-z]{0,20}\s+\d")
 _PARENTHESIS = re.compile(r"\(\s*(.*?)\s*\)")
 _RESIDUAL = re.compile(r"=\s*(\S{1,60}?)\s*\.{3,}\s*(PASSED|FAILED)\b")
 _WRAPPED = re.compile(r"\s*(\S{1,60})\s*\.{3,}\s*(PASSED|FAILED)\b")
@@ -224,6 +226,7 @@ class Row:
 STANDARD_LAYOUT = ("T/V", "N", "NB", "P", "Q", "Time", "Gflops")
 
 
+@lru_cache(maxsize=16)
 def layout(text: str) -> tuple[str, ...] | None:
     """Give the column names of a table header ('T/V N NB P Q Time Gflops ( per GPU)'), or None."""
     stripped = text.strip()
@@ -234,17 +237,14 @@ def layout(text: str) -> tuple[str, ...] | None:
 
 def is_row(text: str) -> bool:
     """Say whether a line begins as a row of a T/V table does, whatever follows."""
-    first, _, rest = text.strip().partition(" ")
-    if first == "HPL_AI":
-        first, _, rest = rest.strip().partition(" ")
-    return _VARIANT.fullmatch(first) is not None and rest.strip()[:1].isdigit()
+    return _ROW_START.match(text) is not None
 
 
 def row(line: Line, columns: tuple[str, ...] | None) -> Row | None:
     """Read a row by its header's column names. None where any cell is cut, missing or not a number."""
-    text = _PARENTHESIS.sub(r"\1", line.text.strip())
     if not line.whole and not line.text.rstrip().endswith(")"):
         return None  # the last number may go on
+    text = _PARENTHESIS.sub(r"\1", line.text) if "(" in line.text else line.text
     cells = text.split()
     mixed = cells[0] == "HPL_AI"
     cells = cells[1:] if mixed else cells
@@ -254,6 +254,8 @@ def row(line: Line, columns: tuple[str, ...] | None) -> Row | None:
     if len(cells) != len(names):
         return _row_without_header(cells) if mixed else None
     by_name = dict(zip(names, cells, strict=True))
+    if names is STANDARD_LAYOUT or names == STANDARD_LAYOUT:
+        return _row(by_name, mixed=mixed)
     refined = next((name for name in names if "IRS" in name.upper()), None)
     return _row(
         by_name,
@@ -273,7 +275,7 @@ def _row_without_header(cells: list[str]) -> Row | None:
         return None
     found = _row(
         dict(zip(STANDARD_LAYOUT, cells, strict=False)),
-        gflops_refined=number(cells[-1]), refine_s=number(cells[7]), per_gpu=None, mixed=True,
+        gflops_refined=number(cells[-1]), refine_s=number(cells[7]), mixed=True,
     )  # fmt: skip
     if found is None or found.gflops_refined is None or found.refine_s is None:
         return None
@@ -284,10 +286,10 @@ def _row_without_header(cells: list[str]) -> Row | None:
 def _row(
     cells: dict[str, str],
     *,
-    gflops_refined: float | None,
-    refine_s: float | None,
-    per_gpu: float | None,
     mixed: bool,
+    gflops_refined: float | None = None,
+    refine_s: float | None = None,
+    per_gpu: float | None = None,
 ) -> Row | None:
     if _VARIANT.fullmatch(cells.get("T/V", "")) is None:
         return None

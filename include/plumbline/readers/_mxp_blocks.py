@@ -171,18 +171,17 @@ class Blocks:
     def feed(self, line: Line) -> Iterator[Solve]:
         """Take one line."""
         text = line.text
-        if _TITLE.match(text):
-            self.started = True
-            self._block = not self._block
-            if not self._block:
-                yield from self._flush()
-        elif match := _STEP.match(text):
-            yield from self._step(match)
+        if "****" in text:
+            yield from self._starred(text)
         elif "Ax-b" in text:
             yield from self._check(text)
+        elif "AVG =" in text:
+            self._spread(text)
         elif "GFlop/s" in text:
             yield from self._of_fugaku(line)
-        elif not (self._rate(line) or self._size(line) or self._spread(text)):
+        elif "SLOPPY-TYPE" in text:
+            self._size(line)
+        elif not ("GFLOPS" in text and self._rate(line)):
             self._other(line)
 
     def close(self) -> Iterator[Solve]:
@@ -193,6 +192,15 @@ class Blocks:
         """Say what of the announced structure is missing."""
         found = [reason for steps in (self.tests, self.loops) if (reason := steps.reason())]
         return ["the result block has no end title", *found] if self._block else found
+
+    def _starred(self, text: str) -> Iterator[Solve]:
+        if _TITLE.match(text):
+            self.started = True
+            self._block = not self._block
+            if not self._block:
+                yield from self._flush()
+        elif match := _STEP.match(text):
+            yield from self._step(match)
 
     def _flush(self) -> Iterator[Solve]:
         solve, self._solve, self._reference = self._solve, Solve(), False
@@ -247,32 +255,28 @@ class Blocks:
             self._solve.performance_per_gpu = per_unit
         return True
 
-    def _size(self, line: Line) -> bool:
-        if "SLOPPY-TYPE" not in line.text:
-            return False
+    def _size(self, line: Line) -> None:
         pairs = dict(_PAIR.findall(line.text))
         self._solve.n, self._solve.nb = whole_number(pairs.get("N", "")), whole_number(pairs.get("NB", ""))
         self._solve.p, self._solve.q = whole_number(pairs.get("NPROW", "")), whole_number(pairs.get("NPCOL", ""))
         self._solve.sloppy = pairs.get("SLOPPY-TYPE") if line.whole else None
-        return True
 
-    def _spread(self, text: str) -> bool:
+    def _spread(self, text: str) -> None:
         match = _SPREAD.match(text)
         if match is None:
-            return False
+            return
         mean, largest, smallest = number(match[3]), number(match[4]), number(match[7])
         if match[1] == "GEMM":
             if match[2] == "GFLOPS":
                 self._solve.gemm_per_gpu, self._solve.gemm_per_gpu_min = mean, smallest
                 self.facts["gemm_slowest"] = {"rank": int(match[8][:9]), "host": match[9]}
-            return True
-        self.ran = True
-        if match[1] == "LU":
+        elif match[1] == "LU":
+            self.ran = True
             self._solve.time_lu = largest
             self.facts["lu_slowest"] = {"rank": int(match[5][:9]), "host": match[6]}
         else:
+            self.ran = True
             self._solve.time_solver = largest
-        return True
 
     def _of_fugaku(self, line: Line) -> Iterator[Solve]:
         match = _FUGAKU.match(line.text)

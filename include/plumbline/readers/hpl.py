@@ -98,8 +98,8 @@ class _Run:
         self.unexpected = 0
         self.mixed = False
         self.threshold: float | None = None
-        self.first: dict[str, Any] | None = None
-        self.last: dict[str, Any] | None = None
+        self.first: Row | None = None
+        self.last: Row | None = None
         self.max_gflops: float | None = None
         self._mixed_since_footer = False
 
@@ -123,8 +123,9 @@ class _Run:
         for line in log.records():
             for event in harness.feed(line):
                 yield from self._take(event)
-            for test in self.smp.feed(line):
-                yield from self._test(test)
+            if self.smp.tables or "Size" in line.text:
+                for test in self.smp.feed(line):
+                    yield from self._test(test)
         for event in harness.close():
             yield from self._take(event)
         yield from self.numbering.rest()
@@ -152,24 +153,17 @@ class _Run:
         self.tally.add(test)
         params: dict[str, Scalar] = {"precision": "FP64"}
         if (row := test.row) is not None:
-            params |= {"N": row.n, "NB": row.nb, "P": row.p, "Q": row.q, "variant": row.variant}
-            params = {key: value for key, value in params.items() if value is not None}
-            self._note(row)
+            params = {"precision": "FP64", "N": row.n, "NB": row.nb, "P": row.p, "Q": row.q, "variant": row.variant}
+            if row.variant is None:
+                params = {key: value for key, value in params.items() if value is not None}
+            self.first = self.first or row
+            self.last = row
         gflops = row.gflops if row is not None else test.score
         if gflops is None:
             return
-        self.unexpected += any(
-            key in self.expect and params.get(key.upper()) != self.expect[key] for key in ("n", "nb", "p", "q")
-        )
+        self.unexpected += any(params.get(key.upper()) != value for key, value in self.expect.items() if key != "tests")
         self.max_gflops = max(gflops, self.max_gflops or gflops)
-        yield from self.numbering.add(list(_readings(test, gflops, params)))
-
-    def _note(self, row: Row) -> None:
-        shown = {"tv": row.variant, "N": row.n, "NB": row.nb, "P": row.p, "Q": row.q,
-                 "time_s": row.time_s, "gflops": row.gflops, "per_gpu": row.per_gpu}  # fmt: skip
-        summary = {key: value for key, value in shown.items() if value is not None}
-        self.first = self.first or summary
-        self.last = summary
+        yield from self.numbering.add(list(_readings(test, gflops, self.numbering.number(params))))
 
     def facts(self, progress: dict[str, float] | None, trouble: str | None) -> Iterator[Fact]:
         tally = self.tally
@@ -187,8 +181,8 @@ class _Run:
             "last_residual": tally.last_residual,
             "threshold": self.threshold,
             "max_gflops": self.max_gflops,
-            "first": self.first,
-            "last": self.last,
+            "first": _summary(self.first),
+            "last": _summary(self.last),
             "tests_announced": tally.announced if tally.footers else None,
             "tests_failed": tally.failed_tests if tally.footers else None,
             "tests_skipped": tally.skipped if tally.footers else None,
@@ -236,6 +230,14 @@ class _Run:
             asked = ", ".join(f"{key.upper()}={value}" for key, value in self.expect.items() if key != "tests")
             found.append(f"rows that are not of {asked}: {self.unexpected}")
         return found
+
+
+def _summary(row: Row | None) -> dict[str, Any] | None:
+    if row is None:
+        return None
+    shown = {"tv": row.variant, "N": row.n, "NB": row.nb, "P": row.p, "Q": row.q,
+             "time_s": row.time_s, "gflops": row.gflops, "per_gpu": row.per_gpu}  # fmt: skip
+    return {key: value for key, value in shown.items() if value is not None}
 
 
 def _readings(test: Test, gflops: float, params: Params) -> Iterator[Reading]:

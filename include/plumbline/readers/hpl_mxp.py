@@ -171,7 +171,7 @@ class _Run:
         keys = {"n": "N", "nb": "NB", "p": "P", "q": "Q", "precision": "precision"}
         if solve.measured and any(self.expect[k] != params.get(name) for k, name in keys.items() if k in self.expect):
             self.unexpected += 1
-        if readings := list(solve.readings(params)):
+        if readings := list(solve.readings(self.numbering.number(params))):
             yield from self.numbering.add(readings)
 
     def facts(self, progress: dict[str, float] | None, trouble: str | None) -> Iterator[Fact]:
