@@ -191,7 +191,7 @@ def print_verdict(run: RunDirectory, verdict: dict[str, Any], most: int = 20) ->
     print(f"\n{verdict['verdict']}: the gate is {verdict['gate']}   {name}   {' · '.join(stamps)}")
     coverage = verdict["coverage"]
     missing = f"; missing: {', '.join(map(str, coverage['missing'][:8]))}" if coverage["missing"] else ""
-    print(f"nodes measured: {coverage['measured']} of {coverage['expected']}{missing}\n")
+    print(f"rows measured: {coverage['measured']} of {coverage['expected']}{missing}\n")
     for row in verdict["reasons"][:most]:
         print(f"  {_reason_line(row)}")
     if len(verdict["reasons"]) > most:
@@ -205,5 +205,6 @@ def print_verdict(run: RunDirectory, verdict: dict[str, Any], most: int = 20) ->
 def _reason_line(row: dict[str, Any]) -> str:
     number = "" if row.get("actual") is None else f"  {row['actual']:.4g} {row['unit'] or ''}"
     expected = f" (expected {row['expected']})" if row.get("expected") else ""
-    indicator = f"{row['indicator']}: " if row.get("indicator") else ""
+    told = row.get("indicator") and str(row["indicator"]) in str(row["message"])
+    indicator = f"{row['indicator']}: " if row.get("indicator") and not told else ""
     return f"{row['verdict']:8} {row['code']:20} {row['place']}: {indicator}{row['message']}{number}{expected}"
