@@ -278,6 +278,8 @@ def test_launcher_error_alone_is_a_run_that_never_started():
     found = items("There are not enough slots available in the system to satisfy the 8 slots\n")
     assert found[-1].status is Status.NOT_STARTED
     assert "not enough slots" in found[-1].reason
+    with pytest.raises(OutputError):
+        items("cat: /nowhere: No such file or directory\n")
 
 
 def test_sniff_prefers_its_own():

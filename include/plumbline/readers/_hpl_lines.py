@@ -58,6 +58,12 @@ _TROUBLE = re.compile(
     r"No such file or directory|BAD TERMINATION",
     re.MULTILINE,
 )
+_LAUNCH = re.compile(r"slots|mpi|prte|srun|slurm|hpl|>>>|PBS", re.IGNORECASE)
+
+
+def of_launcher(trouble: str | None) -> bool:
+    """Say whether an error line alone tells that an HPL run was tried: a launcher's, or HPL's own."""
+    return trouble is not None and _LAUNCH.search(trouble) is not None
 
 
 def number(text: str) -> float | None:

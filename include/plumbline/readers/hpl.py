@@ -13,7 +13,7 @@ from typing import Any
 from plumbline.errors import OutputError
 from plumbline.model import Params, Scalar
 from plumbline.readers._hpl_harness import Footer, Harness, Numbering, Tally, Test, Threshold
-from plumbline.readers._hpl_lines import Banner, Log, Row
+from plumbline.readers._hpl_lines import Banner, Log, Row, of_launcher
 from plumbline.readers._hpl_smp import SharedMemoryTable
 from plumbline.readers.reading import Completeness, Fact, Item, Reading, Status
 from plumbline.readers.source import Source
@@ -80,7 +80,7 @@ def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
     trouble = log.trouble() if run.unfinished else None
     if run.mixed and not run.double:
         raise OutputError("this is HPL-MxP (mixed precision), not HPL: use reader hpl_mxp", source=source.name)
-    if not run.anything and progress is None and trouble is None:
+    if not run.anything and progress is None and not of_launcher(trouble):
         raise OutputError("no HPL output: no title, no T/V row, no residual check", source=source.name)
     yield from run.facts(progress, trouble)
     yield run.completeness(progress, trouble)

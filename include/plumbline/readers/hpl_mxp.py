@@ -14,7 +14,7 @@ from typing import Any
 from plumbline.errors import OutputError
 from plumbline.model import Scalar
 from plumbline.readers._hpl_harness import Footer, Harness, Numbering, Tally, Test, Threshold
-from plumbline.readers._hpl_lines import Banner, Log
+from plumbline.readers._hpl_lines import Banner, Log, of_launcher
 from plumbline.readers._mxp_blocks import Blocks, Solve
 from plumbline.readers.reading import Completeness, Fact, Item, Reading, Status
 from plumbline.readers.source import Source
@@ -86,7 +86,7 @@ def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
     if not run.anything:
         if run.double:
             raise OutputError("this is HPL in double precision, not HPL-MxP: use reader hpl", source=source.name)
-        if trouble is None:
+        if not of_launcher(trouble):
             raise OutputError("no HPL-MxP output: no title, no result, no residual check", source=source.name)
     progress = log.progress()
     yield from run.facts(progress, trouble)
