@@ -103,8 +103,15 @@ class Run:
 
     @property
     def rank_count(self) -> int | None:
-        """How many ranks took part, or None where nothing says so."""
-        return self.nranks if self.nranks is not None else len(self.ranks) or None
+        """How many ranks took part, or None where nothing says so.
+
+        The list of ranks may have been shortened (by hand, or at 2 KiB by the tool): the highest number tells then.
+        """
+        if self.nranks is not None or not self.ranks:
+            return self.nranks
+        numbers = {rank["rank"] for rank in self.ranks if isinstance(rank.get("rank"), int)}
+        in_process = int(self.settings.get("threads", 1)) * int(self.settings.get("gpus", 1))
+        return max(len(numbers), max(numbers, default=0) + 1, in_process)
 
     @property
     def mean_bandwidth(self) -> float | None:
