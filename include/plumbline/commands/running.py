@@ -191,7 +191,10 @@ def print_verdict(run: RunDirectory, verdict: dict[str, Any], most: int = 20) ->
     print(f"\n{verdict['verdict']}: the gate is {verdict['gate']}   {name}   {' · '.join(stamps)}")
     coverage = verdict["coverage"]
     missing = f"; missing: {', '.join(map(str, coverage['missing'][:8]))}" if coverage["missing"] else ""
-    print(f"rows measured: {coverage['measured']} of {coverage['expected']}{missing}\n")
+    print(
+        f"nodes measured: {coverage['measured']} of {coverage['expected']}; rows: {coverage['rows_measured']} of "
+        f"{coverage['rows_expected']}{missing}\n"
+    )
     for row in verdict["reasons"][:most]:
         print(f"  {_reason_line(row)}")
     if len(verdict["reasons"]) > most:

@@ -15,7 +15,7 @@ from plumbline.references.reference import ReferenceSet, references_from
 from plumbline.tracking.run_directory import RunDirectory, run_time
 from plumbline.validation.gate import decide
 from plumbline.validation.judgement import judge
-from plumbline.validation.readout import read_run
+from plumbline.validation.readout import Readout, measured_nodes, read_run
 from plumbline.validation.waivers import waivers_from
 
 
@@ -52,10 +52,26 @@ def judge_run(run: RunDirectory) -> dict[str, Any]:
         "origin": profile.origin.value,
         "device": profile.device.value,
         **decision.data(),
+        "coverage": _coverage(plan, readout, decision.coverage),
         "mlflow_run_id": _mlflow_run_id(run),
     }
     run.write_derived_json("verdict.json", verdict)
     return verdict
+
+
+def _coverage(plan: Plan, readout: Readout, rows: Mapping[str, Any]) -> dict[str, Any]:
+    """Give coverage of the inventory in nodes, what is missing by name, and the rows that were expected and measured."""
+    inventory = [node.name for node in plan.inventory]
+    measured = measured_nodes(readout.launches)
+    nodes = [name for name in inventory if name not in measured]
+    places = [place for place in rows["missing"] if place not in nodes and place.removeprefix("node ") not in nodes]
+    return {
+        "expected": len(inventory),
+        "measured": len(inventory) - len(nodes),
+        "missing": [*nodes, *places],
+        "rows_expected": rows["expected"],
+        "rows_measured": rows["measured"],
+    }
 
 
 def write_measurements(run: RunDirectory, rows: tuple[Measurement, ...]) -> None:
