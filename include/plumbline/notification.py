@@ -120,7 +120,7 @@ def _parts(run: JudgedRun, found: Sequence[Finding], since: Since) -> Iterator[P
     yield (
         "Coverage and cost",
         [
-            f"{coverage['measured']:,} of {coverage['expected']:,} expected values measured",
+            f"{coverage['rows_measured']:,} of {coverage['rows_expected']:,} expected values measured",
             f"{spent.text()}, {plural(spent.launches, 'launch', 'launches')}",
         ],
     )

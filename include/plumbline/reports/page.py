@@ -210,7 +210,7 @@ def _sentence(run: JudgedRun, found: Sequence[Finding]) -> str:
     warnings = sum(not item.blocks for item in found)
     start = ", ".join(counts) if counts else "nothing closes the gate"
     notes = f"; {plural(warnings, 'further note')}" if warnings else ""
-    measured = f"{coverage['measured']:,} of {coverage['expected']:,} expected values measured"
+    measured = f"{coverage['rows_measured']:,} of {coverage['rows_expected']:,} expected values measured"
     return f"{start[0].upper()}{start[1:]}{notes}. {measured}."
 
 
@@ -234,8 +234,8 @@ def _uncovered(run: JudgedRun, found: Sequence[Finding]) -> Iterator[str]:
             allowed = "" if item.blocks else " (allowed by the suite for now)"
             yield f"{item.title}: {item.problem}{allowed}"
     coverage = run.summary["coverage"]
-    if coverage["measured"] < coverage["expected"]:
-        lost = coverage["expected"] - coverage["measured"]
+    if coverage["rows_measured"] < coverage["rows_expected"]:
+        lost = coverage["rows_expected"] - coverage["rows_measured"]
         yield f"{plural(lost, 'expected value')} without a measurement"
 
 

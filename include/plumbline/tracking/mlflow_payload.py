@@ -93,7 +93,7 @@ def run_payload(run: JudgedRun) -> RunPayload:
             name=run.run_id,
             tags={**tags, "plumbline.level": "run", "mlflow.note.content": _note(run)},
             params=_parent_params(run),
-            points=(*_run_points(run, started), *_headlines(values, qualifying, started)),
+            points=(*_headlines(run, values, qualifying, started), *_run_points(run, started)),
         ),
         children=children,
         started_ms=started,
@@ -104,6 +104,8 @@ def run_payload(run: JudgedRun) -> RunPayload:
 def run_tags(run: JudgedRun) -> dict[str, str]:
     """Give the tags that every MLflow run of this run carries."""
     return {
+        "mlflow.source.name": "plumbline",
+        "mlflow.source.type": "JOB",
         "plumbline.run_id": run.run_id,
         "plumbline.verdict": run.verdict.value,
         "plumbline.gate": "open" if run.gate_open else "closed",
@@ -244,11 +246,16 @@ def _at_most(limit: int, points: list[Point], benchmark: str) -> list[Point]:
 
 
 def _headlines(
+    run: JudgedRun,
     values: Mapping[Group, Mapping[tuple[Any, ...], list[float]]],
     qualifying: Mapping[tuple[str, str], tuple[str, ...]],
     at: int,
 ) -> Iterator[Point]:
-    """Give the headline indicators over node counts; of a curve over sizes, its largest size."""
+    """Give the headline indicators over node counts; of a curve over sizes, its largest size.
+
+    A benchmark that is planned at one node count has step 0: MLflow then draws a bar for each run, not a lone dot.
+    """
+    scales = Counter(benchmark for benchmark, _ in {(batch.benchmark, batch.node_count) for batch in run.plan.batches})
     found: dict[tuple[str, int], Point] = {}
     for (benchmark, node_count, indicator, unit, params), places in sorted(values.items(), key=_by_size):
         known = look_up(benchmark, indicator)
@@ -257,7 +264,8 @@ def _headlines(
         words = _qualifiers(json.loads(params), qualifying.get((benchmark, indicator), ()))
         key = metric_name(benchmark, indicator, unit, words)
         value = statistics.median(statistics.median(v) for v in places.values())
-        found[key, node_count] = Point(key=key, value=value, step=node_count, timestamp_ms=at)
+        step = node_count if scales[benchmark] > 1 else 0
+        found[key, step] = Point(key=key, value=value, step=step, timestamp_ms=at)
     names = sorted({key for key, _ in found})
     room = set(names[: MOST_HEADLINES - len(_RUN_METRICS)])
     yield from (point for (key, _), point in sorted(found.items()) if key in room)
@@ -330,20 +338,19 @@ def _batch_verdict(run: JudgedRun, benchmark: str, node_count: int) -> dict[str,
 
 def _note(run: JudgedRun) -> str:
     """Write the description that MLflow's run page shows on top (Markdown)."""
-    summary = run.summary
+    from plumbline.reports.findings import find  # noqa: PLC0415 - reports build on tracking, but for this text
+
+    summary, found = run.summary, find(run)
     stamp = " · ".join(run.stamps)
     lines = [f"**{run.verdict.value}**, gate **{summary['gate']}**{f' · {stamp}' if stamp else ''}", ""]
-    lines += [
-        f"- {reason['verdict']} · {_escaped(reason['place'])}: {_escaped(reason['message'])}"
-        for reason in summary["reasons"][:8]
-    ]
-    if len(summary["reasons"]) > 8:
-        lines.append(f"- … and {len(summary['reasons']) - 8} more")
+    lines += [f"- {item.kind.value} · {_escaped(item.title)}: {_escaped(item.problem)}" for item in found[:8]]
+    if len(found) > 8:
+        lines.append(f"- … and {len(found) - 8} more")
     coverage = summary["coverage"]
-    lines += ["", f"{coverage['measured']} of {coverage['expected']} values measured, {cost(run).text()}. "]
-    return "\n".join([*lines, "The report is the artifact `report.html`."])
+    lines += ["", f"{coverage['rows_measured']} of {coverage['rows_expected']} values measured, {cost(run).text()}."]
+    return "\n".join([*lines, "The report is the artifact report.html."])
 
 
 def _escaped(text: str) -> str:
     """Take the meaning from Markdown and HTML characters: messages quote what tools printed."""
-    return re.sub(r"([\\`*_\[\]<>#|!])", r"\\\1", " ".join(text.split())[:400])
+    return re.sub(r"([\\`*_\[\]<>#|!])", r"\\\1", " ".join(text.split())[:300])

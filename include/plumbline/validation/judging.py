@@ -20,7 +20,7 @@ from plumbline.validation.waivers import waivers_from
 
 
 def judge_run(run: RunDirectory) -> dict[str, Any]:
-    """Write measurements, verdicts, launches, gx.json and verdict.json; give the last. Raises OutputError, ConfigError."""
+    """Write derived/ but for the report; give the content of verdict.json. Raises OutputError, ConfigError."""
     plan, profile, suite = run.plan(), run.profile(), run.suite()
     limits = run.read_evidence("references")
     readout = derive(read_run(run), plan=plan, profile=profile)
@@ -60,7 +60,7 @@ def judge_run(run: RunDirectory) -> dict[str, Any]:
 
 
 def _coverage(plan: Plan, readout: Readout, rows: Mapping[str, Any]) -> dict[str, Any]:
-    """Give coverage of the inventory in nodes, what is missing by name, and the rows that were expected and measured."""
+    """Give coverage of the inventory in nodes, what is missing by name, and rows expected and measured."""
     inventory = [node.name for node in plan.inventory]
     measured = measured_nodes(readout.launches)
     nodes = [name for name in inventory if name not in measured]
