@@ -10,23 +10,17 @@ closes the gate when something is wrong. The cluster and the suite are the Airfl
 The tabs *Report* and *MLflow run* of a run lead to both.
 """
 
-from datetime import timedelta
-
-from airflow.sdk import DAG, DeadlineAlert, DeadlineReference, Param, SyncCallback
+from airflow.sdk import DAG, Param
 
 from plumbline_airflow.pipeline import build_pipeline
 
 with DAG(
     "nightly_baseline",
     schedule="0 2 * * *",
+    catchup=False,
     max_active_runs=1,
     doc_md=__doc__,
     tags=["plumbline"],
-    deadline=DeadlineAlert(
-        reference=DeadlineReference.DAGRUN_QUEUED_AT,
-        interval=timedelta(hours=6),
-        callback=SyncCallback("plumbline_airflow.notify.deadline_missed"),
-    ),
     params={
         "cluster": Param(None, type=["null", "string"], description="Default: the variable plumbline_cluster"),
         "suite": Param(None, type=["null", "string"], description="Default: the variable plumbline_suite"),

@@ -72,14 +72,13 @@ def stage_failed(context: Mapping[str, Any]) -> None:
     )
 
 
-def deadline_missed(context: Mapping[str, Any] | None = None) -> None:
-    """Send word that a nightly run is late: the callback of its deadline."""
-    run = (context or {}).get("dag_run") or {}
-    dag_id, run_id = run.get("dag_id", "nightly_baseline"), run.get("dag_run_id") or run.get("run_id", "")
+def night_missing(context: Mapping[str, Any]) -> None:
+    """Send word that there is no finished run of the night: the `on_failure_callback` of the watch."""
+    ti = context["ti"]
     _send_or_log(
-        f"{dag_id}: late",
-        f"Run {run_id} has not ended in its time. The cluster may be busy, or a benchmark hangs.\n"
-        f"DAG run: {_run_url(dag_id, run_id)}",
+        "the night was not measured",
+        f"{context.get('exception')}\n\nnightly_baseline may hang, be paused, or wait for a busy cluster.\n"
+        f"DAG run: {_run_url(ti.dag_id, ti.run_id)}",
     )
 
 

@@ -35,6 +35,8 @@ MLFLOW_RUN = "mlflow_run_id"
 POOL = "plumbline"
 HOLDER_PID = "PLUMBLINE_HOLDER_PID"
 """Set where one process runs the whole DAG: the cluster's lock then ends with it."""
+STAGE_LIMIT = timedelta(hours=1)
+"""A stage other than a launch that takes longer hangs."""
 BUSY_RETRIES, BUSY_DELAY = 12, timedelta(minutes=10)
 """A cluster that another run holds is asked for again for two hours."""
 
@@ -65,7 +67,7 @@ def build_pipeline(trigger: str) -> Any:
     return stages[-1]
 
 
-@task(retries=BUSY_RETRIES, retry_delay=BUSY_DELAY)
+@task(retries=BUSY_RETRIES, retry_delay=BUSY_DELAY, execution_timeout=STAGE_LIMIT)
 def prepare(trigger: str, *, params: Any, dag: Any, dag_run: Any, ti: TaskInstance) -> list[str]:
     """Take the cluster's lock and plan. Gives the batches, in order; the run directory goes under its own key."""
     from plumbline import stages  # noqa: PLC0415 - not needed to parse a DAG
@@ -87,7 +89,7 @@ def prepare(trigger: str, *, params: Any, dag: Any, dag_run: Any, ti: TaskInstan
     return batches
 
 
-@task(trigger_rule=TriggerRule.ALL_DONE)
+@task(trigger_rule=TriggerRule.ALL_DONE, execution_timeout=STAGE_LIMIT)
 def seal(*, ti: TaskInstance) -> str:
     """End the evidence and give the cluster back, however the launches went. Gives the manifest's digest."""
     from plumbline import stages  # noqa: PLC0415
@@ -100,7 +102,7 @@ def seal(*, ti: TaskInstance) -> str:
         return stages.seal(run_dir)
 
 
-@task
+@task(execution_timeout=STAGE_LIMIT)
 def judge(*, ti: TaskInstance) -> None:
     """Read, derive and validate: the only stage that gives verdicts."""
     from plumbline import stages  # noqa: PLC0415
@@ -110,7 +112,7 @@ def judge(*, ti: TaskInstance) -> None:
         stages.judge(_prepared(ti))
 
 
-@task(outlets=[JUDGED_RUN])
+@task(outlets=[JUDGED_RUN], execution_timeout=STAGE_LIMIT)
 def report(*, ti: TaskInstance, outlet_events: Any) -> str:
     """Write the report. Gives its path."""
     from plumbline import stages  # noqa: PLC0415
@@ -123,7 +125,7 @@ def report(*, ti: TaskInstance, outlet_events: Any) -> str:
     return str(path)
 
 
-@task(trigger_rule=TriggerRule.ALL_DONE, retries=2, retry_delay=timedelta(seconds=30))
+@task(trigger_rule=TriggerRule.ALL_DONE, retries=2, retry_delay=timedelta(seconds=30), execution_timeout=STAGE_LIMIT)
 def track(*, ti: TaskInstance) -> None:
     """Log the run to MLflow, once however often this runs. An MLflow that is down costs this task, nothing else."""
     from plumbline import stages  # noqa: PLC0415
@@ -134,7 +136,7 @@ def track(*, ti: TaskInstance) -> None:
         ti.xcom_push(MLFLOW_RUN, stages.track(run_dir))
 
 
-@task(trigger_rule=TriggerRule.ALL_DONE, retries=1, retry_delay=timedelta(seconds=30))
+@task(trigger_rule=TriggerRule.ALL_DONE, retries=1, retry_delay=timedelta(seconds=30), execution_timeout=STAGE_LIMIT)
 def notify(*, ti: TaskInstance) -> None:
     """Tell people, where a connection says how."""
     run_dir = _judged(ti)
@@ -143,7 +145,7 @@ def notify(*, ti: TaskInstance) -> None:
         notifications.send_verdict(run_dir, ti.dag_id, ti.run_id)
 
 
-@task(trigger_rule=TriggerRule.ALL_DONE)
+@task(trigger_rule=TriggerRule.ALL_DONE, execution_timeout=STAGE_LIMIT)
 def gate(*, ti: TaskInstance) -> None:
     """Fail unless the verdict says open: a verdict that is missing, skipped or unreadable is closed."""
     from plumbline import stages  # noqa: PLC0415

@@ -19,8 +19,13 @@ def dags(airflow_database: Path) -> Mapping[str, Any]:
 
     bag = DagBag(ROOT / "dags")
     assert bag.import_errors == {}
-    assert set(bag.dags) == {"acceptance", "nightly_baseline"}
+    assert set(bag.dags) == {"acceptance", "nightly_baseline", "nightly_watch"}
     return bag.dags
+
+
+@pytest.fixture(scope="module")
+def pipelines(dags: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {dag_id: dag for dag_id, dag in dags.items() if dag_id != "nightly_watch"}
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "dags").glob("*.py")), ids=lambda p: p.name)
@@ -36,15 +41,15 @@ def test_every_dag_explains_itself(dags: Mapping[str, Any]) -> None:
         assert dag.max_active_runs == 1
 
 
-def test_the_stages_follow_each_other(dags: Mapping[str, Any]) -> None:
-    for dag in dags.values():
+def test_the_stages_follow_each_other(pipelines: Mapping[str, Any]) -> None:
+    for dag in pipelines.values():
         for earlier, later in zip(STAGES, [*STAGES[1:], "gate"], strict=True):
             assert later in dag.get_task(earlier).downstream_task_ids
         assert dag.get_task("gate").downstream_task_ids == set()  # a leaf: its failure is the run's
 
 
-def test_a_stage_that_failed_is_seen_whatever_runs_after_it(dags: Mapping[str, Any]) -> None:
-    for dag in dags.values():
+def test_a_stage_that_failed_is_seen_whatever_runs_after_it(pipelines: Mapping[str, Any]) -> None:
+    for dag in pipelines.values():
         watcher = dag.get_task("stage_failed")
         assert watcher.upstream_task_ids == set(STAGES)
         assert watcher.trigger_rule == "one_failed"
@@ -53,15 +58,15 @@ def test_a_stage_that_failed_is_seen_whatever_runs_after_it(dags: Mapping[str, A
 
 
 @pytest.mark.parametrize("task_id", ["seal", "track", "notify", "gate"])
-def test_what_must_run_after_a_failure_does(dags: Mapping[str, Any], task_id: str) -> None:
-    for dag in dags.values():
+def test_what_must_run_after_a_failure_does(pipelines: Mapping[str, Any], task_id: str) -> None:
+    for dag in pipelines.values():
         assert dag.get_task(task_id).trigger_rule == "all_done"
 
 
-def test_launches_run_one_after_the_other_in_a_pool_that_the_settings_make(dags: Mapping[str, Any]) -> None:
+def test_launches_run_one_after_the_other_in_a_pool_that_the_settings_make(pipelines: Mapping[str, Any]) -> None:
     settings = yaml.safe_load((ROOT / "airflow_settings.yaml").read_text())["airflow"]
     pools = {entry["pool_name"] for entry in settings["pools"]}
-    for dag in dags.values():
+    for dag in pipelines.values():
         launch = dag.get_task("launch")
         assert launch.max_active_tis_per_dagrun == 1
         assert launch.partial_kwargs["pool"] in pools
@@ -73,6 +78,19 @@ def test_the_sign_off_cannot_turn_a_closed_gate_green(dags: Mapping[str, Any]) -
     assert dag.get_task("sign_off").defaults == ["Reject"]
     assert dag.get_task("sign_off").response_timeout is not None
     assert {task.task_id for task in dag.tasks if not task.downstream_task_ids} == {"gate", "stage_failed", "decision"}
+
+
+def test_every_task_ends(dags: Mapping[str, Any]) -> None:
+    """Launches set their limit from the plan when they start; a person has a time limit of another kind."""
+    for dag in dags.values():
+        for task in dag.tasks:
+            if task.task_id not in ("launch", "sign_off", "stage_failed", "decision"):
+                assert task.execution_timeout, f"{dag.dag_id}.{task.task_id}"
+
+
+def test_a_dag_can_be_run_without_a_scheduler(dags: Mapping[str, Any]) -> None:
+    """A DeadlineAlert breaks DAG.test, and so `make baseline`: docs/decisions/0006."""
+    assert [dag.dag_id for dag in dags.values() if dag.deadline] == []
 
 
 # -- the trigger forms -----------------------------------------------------------------------------------------------

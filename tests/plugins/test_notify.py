@@ -122,14 +122,17 @@ def test_a_stage_that_failed_is_told_apart_from_the_cluster(inbox: Inbox) -> Non
     assert "not the cluster" in page
 
 
-def test_a_late_run_is_told(inbox: Inbox) -> None:
-    notify.deadline_missed({"dag_run": {"dag_id": "nightly_baseline", "dag_run_id": "r1"}})
-    assert read(inbox.messages[0])[0] == "nightly_baseline: late"
+def test_a_missing_night_is_told(inbox: Inbox) -> None:
+    ti = SimpleNamespace(dag_id="nightly_watch", run_id="r1")
+    notify.night_missing({"ti": ti, "exception": ValueError("local/nightly: no finished run at all")})
+    subject, page = read(inbox.messages[0])
+    assert subject == "the night was not measured"
+    assert "no finished run at all" in page
 
 
 def test_a_callback_never_raises(inbox: Inbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_VAR_PLUMBLINE_RECIPIENTS", "")
-    notify.deadline_missed({})
+    notify.night_missing({"ti": SimpleNamespace(dag_id="nightly_watch", run_id="r1")})
 
 
 # -- verdicts --------------------------------------------------------------------------------------------------------
