@@ -27,21 +27,9 @@ _CELL = re.compile(r"N/A|[0-9]{1,9}\.[0-9]{2}", re.ASCII)
 _FOOTER = "The reported results may not reflect the full capabilities"
 _OLD_NOTE = "This tool reports current measured bandwidth"
 _WORDS = (
-    "unning",
-    "Waiv",
-    "rror",
-    "RROR",
-    "GB/s",
-    "(ns)",
-    "SUM",
-    "PERF",
-    "ersion",
-    "Device",
-    "Process",
-    "NOTE",
-    "{",
-    "arning",
-)
+    "unning ", "Waiv", "RROR", "Error", "B/s", "(ns)", "SUM ", "PERF", "ersion", "Device ", "Process", "NOTE", "{",
+    "Warning",
+)  # fmt: skip
 _MOST_COLUMNS = 4096
 _LARGEST_REPORT = 64 << 20
 
@@ -86,6 +74,8 @@ class TextScan:
 
     def feed(self, line: str, whole: bool) -> None:
         """Take over one line; `whole` says that it had its line end."""
+        if not (self.report_lines or self._matrix or self._unit or any(word in line for word in _WORDS)):
+            return
         text = strip_prefix(line)
         if self.report_lines or (text.lstrip()[:1] == "{" and not self._test):
             self._report_bytes += len(text)

@@ -31,7 +31,6 @@ _REPORT_START = re.compile(r'\s*\{?\s*"?test_info"?\s*:')
 _REPORT_FIELD = re.compile(r'\s*"?([A-Za-z_][\w. ]{0,40}?)"?\s*:\s*"?([^",{}]{0,200}?)"?\s*,?\s*')
 _REPORT_TEST = re.compile(r"(?:RDMA_)?(Write|Read|Send|Atomic)(?:_\w{1,60}?)??_(BW|Latency)_(?:\w{1,30}_)?Test")
 _NUMBER = re.compile(r"[0-9]{1,18}(?:\.[0-9]{1,9})?", re.ASCII)
-_WORDS = ("Test", ":", "#bytes", "---", "address", "rror", "ailed", "nable", "ouldn't", "onflicting", "WARN", "below")
 FATAL = (
     "Completion with error",
     "Failed status",
@@ -53,6 +52,7 @@ _ERRORS = (
 )
 _HELD_ROWS = 5000
 _MOST_REMARKS = 10
+_BANNER_LINES = 60
 
 
 class Scan:
@@ -66,6 +66,8 @@ class Scan:
         self._table: Table | None = None
         self._section = ""
         self._depth = 0
+        self._banner_lines = 0
+        """So many lines more may belong to the banner, whose every line says something."""
         self.touched = False
 
     def feed(self, line: str, whole: bool) -> Iterable[Reading]:
@@ -78,7 +80,23 @@ class Scan:
             text = strip_prefix(line)
             if text.lstrip()[:1].isdigit():
                 return self._row(table, text, whole)
-        if whole and any(word in line for word in _WORDS):
+        if whole and (
+            "Test" in line
+            or "#bytes" in line
+            or "---" in line
+            or "address" in line
+            or "aiting" in line
+            or self._banner_lines
+            or "rror" in line
+            or "ailed" in line
+            or "nable" in line
+            or "ouldn" in line
+            or "below" in line
+            or "Killed" in line
+            or "fault" in line
+            or "onflicting" in line
+            or "WARN" in line
+        ):
             self._line(strip_prefix(line))
         return ()
 
@@ -96,6 +114,7 @@ class Scan:
         return list(table.readings(row, {"table": self.tables.index(table), "repeat": table.row_count}))
 
     def _line(self, text: str) -> None:
+        self._banner_lines = max(self._banner_lines - 1, 0)
         if (match := BANNER.fullmatch(text)) is not None:
             kind = "bw" if match[3] == "BW" else "lat"
             self._begin(Table(test=f"{match[1].lower().replace(' ', '_')}_{kind}", bidirectional="Bidirec" in match[2]))
@@ -117,8 +136,10 @@ class Scan:
         self.touched = True
         if self._table is not None and not self._table.test and not self._table.columns and table.test:
             self._table.test, self._table.bidirectional = table.test, table.bidirectional
+            self._banner_lines = _BANNER_LINES
             return
         self._table = table
+        self._banner_lines = _BANNER_LINES
         self.tables.append(table)
 
     def _header(self, text: str) -> None:

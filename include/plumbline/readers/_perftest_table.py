@@ -13,7 +13,6 @@ from decimal import Decimal
 from typing import Any
 
 from plumbline.readers.reading import Reading
-from plumbline.units import convert
 
 _LABEL = re.compile(r"#\w+|tps average|[\w.%]+(?: [\w.%]+)*?\[[^\]]*\]")
 _NAMES = {
@@ -77,7 +76,8 @@ UNITS = {
     "latency_p999": "us",
     "iterations": "count",
 }
-_BANDWIDTH_UNITS = {"MB/sec": "MiB/s", "MiB/sec": "MiB/s", "Gb/sec": "Gbit/s"}
+_BANDWIDTH_UNITS = frozenset({"MB/sec", "MiB/sec", "Gb/sec"})
+_BITS_OF_MIB = float(8 << 20)
 _TIME_UNITS = {"usec": "us"}
 # The number of decimals is fixed (bandwidths have six where they are tiny), so that glued cells can be told apart.
 _TWO, _SIX = r"([0-9]{1,15}\.[0-9]{2})", r"([0-9]{1,15}\.[0-9]{6})"
@@ -116,7 +116,7 @@ class Table:
                 units.add(unit.rstrip("]"))
             elif name.strip().startswith("t_") and unit.rstrip("]") not in _TIME_UNITS:
                 return False
-        if names[:1] != ["message_bytes"] or len(units) > 1 or not units <= _BANDWIDTH_UNITS.keys() or len(names) < 3:
+        if names[:1] != ["message_bytes"] or len(units) > 1 or not units <= _BANDWIDTH_UNITS or len(names) < 3:
             return False
         self.columns, self.unit = tuple(names), next(iter(units), "")
         cells = "".join(_cell_pattern(name) for name in names)
@@ -150,9 +150,12 @@ class Table:
 
     def _value(self, name: str, cell: str) -> float | None:
         if name.startswith("bandwidth"):
-            return convert(float(cell), _BANDWIDTH_UNITS[self.unit], "Gbit/s") if self.unit else None
+            if not self.unit:
+                return None
+            # A power of two is exact, so one division rounds once.
+            return float(cell) if self.unit == "Gb/sec" else float(cell) * _BITS_OF_MIB / 1e9
         if name.startswith("message_rate"):
-            return float(Decimal(cell).scaleb(6))  # Mpps
+            return float(int(cell.replace(".", ""))) if cell[-7:-6] == "." else float(Decimal(cell).scaleb(6))  # Mpps
         return float(cell)
 
     def is_view_of_peer(self, other: Table) -> bool:

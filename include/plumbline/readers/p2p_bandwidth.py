@@ -63,7 +63,6 @@ _REQUIRED = (
     ("Unidirectional", "Disabled"), ("Unidirectional", "Enabled"), ("Bidirectional", "Disabled"),
     ("Bidirectional", "Enabled"), ("gpu", "Disabled"), ("gpu", "Enabled"),
 )  # fmt: skip
-_WORDS = ("P2P", "Device", "D\\D", "GPU", "CPU", "ailure", "rror")
 _MOST_DEVICES = 1024
 
 
@@ -116,11 +115,12 @@ class _Scan:
         self._open: _Matrix | None = None
 
     def feed(self, line: str, whole: bool) -> None:
-        text = strip_prefix(line)
-        if self._open is not None and self._row(self._open, text, whole):
+        if self._open is not None and self._row(self._open, strip_prefix(line), whole):
             return
-        if whole and any(word in text for word in _WORDS):
-            self._line(text)
+        if whole and (
+            "P2P" in line or "Device" in line or "\\D" in line or "PU" in line or "rror" in line or "ail" in line
+        ):
+            self._line(strip_prefix(line))
 
     def _row(self, matrix: _Matrix, text: str, whole: bool) -> bool:
         """Take a row of the open matrix. False when the line is none."""
@@ -157,7 +157,7 @@ class _Scan:
                 self.no_access.append([int(match[1]), int(match[2])])
         elif "Connectivity Matrix" in text:
             self._title = None
-        elif ("Cuda failure" in text or "CUDA error" in text or "Segmentation fault" in text) and len(self.errors) < 10:
+        elif ("Cuda failure" in text or "CUDA error" in text) and len(self.errors) < 10:
             self.errors.append(text.strip()[:300])
 
     def _header(self, title: re.Match[str], header: re.Match[str]) -> None:
