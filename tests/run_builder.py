@@ -503,8 +503,10 @@ def _verdict_json(
         "verdict": worst(VerdictKind(row["kind"]) for row in judged).value,
         "gate": "closed" if blocking else "open",
         "coverage": {
-            "expected": expected,
-            "measured": len(rows),
+            "expected": chosen.nodes,
+            "measured": chosen.nodes,
+            "rows_expected": expected,
+            "rows_measured": len(rows),
             "missing": sorted({row["place"] for row in notable if row["kind"] in ("NOT_RUN", "STALE")}),
         },
         "reasons": [{**_reason(row), "blocks": row in blocking} for row in notable],
