@@ -133,10 +133,15 @@ def _reasons(run: JudgedRun) -> list[Verdict]:
 
 def _figure_items(run: JudgedRun, comparison: Comparison, nodes: Sequence[Change]) -> Iterator[NewsItem]:
     moved = [c for c in comparison.changes if _is_headline(c.benchmark, c.indicator) and _beyond(run, c)]
-    for change in sorted(moved, key=lambda c: (c.direction != "worse", -abs(c.change or 0)))[:MOST_ITEMS]:
-        yield NewsItem(tone=_tone(change), text=_moved(change))
-    if len(moved) > MOST_ITEMS:
-        yield NewsItem(tone="neutral", text=f"{plural(len(moved) - MOST_ITEMS, 'more figure')} moved, see below")
+    figures: dict[tuple[str, ...], list[Change]] = {}
+    for change in sorted(moved, key=lambda c: (c.direction != "worse", -abs(c.change or 0))):
+        figures.setdefault((change.benchmark, change.indicator, change.params, change.direction), []).append(change)
+    for same in list(figures.values())[:MOST_ITEMS]:
+        others = sorted(c.node_count for c in same[1:])
+        more = f"; also at {', '.join(map(str, others))}" if others else ""
+        yield NewsItem(tone=_tone(same[0]), text=f"{_moved(same[0])}{more}")
+    if len(figures) > MOST_ITEMS:
+        yield NewsItem(tone="neutral", text=f"{plural(len(figures) - MOST_ITEMS, 'more figure')} moved, see below")
     worse = [c for c in nodes if c.direction == "worse"]
     if len(worse) > 1 or (worse and len(run.plan.inventory) > 8):
         names = list(dict.fromkeys(str(c.node) for c in worse))

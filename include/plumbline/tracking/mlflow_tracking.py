@@ -33,6 +33,8 @@ _LIMITS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
 }
 """Unless the environment says otherwise: MLflow's own defaults block for minutes when a server is down."""
+_EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
+"""Makes MLflow's pages show runs and metrics rather than traces and prompts."""
 _BATCH = 1000
 """The most points that MLflow takes in one call."""
 
@@ -176,7 +178,8 @@ def _experiment(client: Any, uri: str, name: str) -> str:
         from mlflow.exceptions import MlflowException
 
         try:
-            return str(client.create_experiment(name, artifact_location=_artifact_location(uri, name)))
+            location = _artifact_location(uri, name)
+            return str(client.create_experiment(name, artifact_location=location, tags=_EXPERIMENT_TAGS))
         except MlflowException:  # another process was faster, or the store refuses: the next call tells
             found = client.get_experiment_by_name(name)
             if found is None:
