@@ -230,10 +230,29 @@ _COMPLAINT = re.compile(
 )
 
 
+_COMPLAINT_WORDS = (
+    "NVIDIA-SMI",
+    "NVML",
+    "No devices were",
+    "device handle",
+    "nvidia-smi:",
+    " nvidia-smi",
+    'nvidia-smi"',
+)
+_SEARCHED_BYTES = 1 << 20
+
+
 def complaint(text: str) -> str | None:
     """Give the sentence by which nvidia-smi says that it can't answer, or None."""
-    match = _COMPLAINT.search(text)
-    return match["text"].strip() if match else None
+    for word in _COMPLAINT_WORDS:
+        at = text.find(word)
+        while at >= 0:
+            begin, end = text.rfind("\n", 0, at) + 1, text.find("\n", at)
+            match = _COMPLAINT.match(text[max(begin, at - 200) : end if end >= 0 else len(text)][:600])
+            if match:
+                return match["text"].strip()
+            at = text.find(word, at + 1) if len(text) < _SEARCHED_BYTES else -1
+    return None
 
 
 def reading(item: Field, value: float, place: Params) -> Reading:

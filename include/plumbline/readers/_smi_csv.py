@@ -24,6 +24,11 @@ _TEXT_FIELDS = frozenset(
     )
 )  # fmt: skip
 _MEMORY = Field("process_memory", "MiB")
+_HINT = re.compile(
+    r"name|uuid|index|memory|temperature|utilization|power|clocks|ecc\.|pcie|timestamp|pstate|version|pid|fan\.|mig\."
+    r"|serial|count|bus_id|NVIDIA-SMI|NVML|No devices|handle|nvidia-smi"
+)
+"""A line without any of these is no header and no complaint."""
 _FAULTY = frozenset(("[", "E", "e"))
 _MOST_KNOWN = 4096
 _MOST_HELD = 65536
@@ -155,6 +160,10 @@ class Rows:
         """Take one line; `ended` is False for a last line without its line end."""
         line = (strip_prefix(raw) if self.prefixed else raw).strip().lstrip("\ufeff")
         if not line:
+            return
+        if (self.tables and line[0].isdigit()) or not _HINT.search(line):
+            if self.tables:
+                yield from self._row(line, ended=ended)
             return
         if "," not in line and (said := complaint(line)):
             self.said = self.said or said

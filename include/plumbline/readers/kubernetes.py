@@ -72,8 +72,10 @@ _ERROR = re.compile(
 )
 _NEW_EVENTS = re.compile(r"^(?:LAST SEEN|LASTSEEN|NAMESPACE +LAST SEEN|FIRSTSEEN)\s", re.MULTILINE)
 _PODS = re.compile(r"^(?:NAMESPACE +)?NAME +READY +STATUS +RESTARTS +AGE", re.MULTILINE)
+_NAMED = re.compile(r"^Name: +\S", re.MULTILINE)
 _YAML = re.compile(r"^(?:- )?apiVersion: v1\s*$", re.MULTILINE)
-_YAML_LIMIT_BYTES = 4 << 20
+_YAML_LIMIT_BYTES = 2 << 20
+_SLOW_YAML_LIMIT_BYTES = 128 << 10
 _BAD = (Code.OK, None)
 _INTERRUPTED = (Code.EVICTED, Code.PREEMPTED, Code.NODE_LOST, Code.NODE_NOT_READY, Code.TIMEOUT, Code.STOPPED)
 
@@ -150,16 +152,23 @@ def _find(text: str) -> _Found:
     if not found.pods and not found.events and not found.kinds and not found.failures and _YAML.search(text):
         for one_document in _yaml(text):
             _take(found, one_document)
-    for one in described(text):
-        _take_description(found, one)
-    _take_tables(found, text)
+    if _NAMED.search(text):
+        for one in described(text):
+            _take_description(found, one)
+    if "REASON" in text or _PODS.search(text):
+        _take_tables(found, text)
+    _take_sayings(found, text)
+    return found
+
+
+def _take_sayings(found: _Found, text: str) -> None:
+    """Take what kubectl says in place of an answer."""
     if match := _NONE.search(text):
         found.nothing = match[1]
     if match := _ERROR.search(text):
         found.complaint = match[1].strip()
         if match["reason"]:
             found.failures.append((match["reason"], match["message"].strip()))
-    return found
 
 
 def _take(found: _Found, document: Mapping[str, Any], depth: int = 0) -> None:
@@ -239,8 +248,12 @@ def _yaml(text: str) -> Iterator[Mapping[str, Any]]:
         import yaml  # noqa: PLC0415 - only here, and absent in the images that run benchmarks
     except ImportError:
         return
+    loader = getattr(yaml, "CSafeLoader", None)
+    if loader is None and len(body) > _SLOW_YAML_LIMIT_BYTES:
+        return
     try:
-        yield from [document for document in yaml.safe_load_all(body) if isinstance(document, dict)]
+        documents = list(yaml.load_all(body, Loader=loader or yaml.SafeLoader))
+        yield from [document for document in documents if isinstance(document, dict)]
     except (yaml.YAMLError, ValueError, RecursionError, TypeError, OverflowError):
         return
 

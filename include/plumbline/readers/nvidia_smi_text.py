@@ -69,6 +69,8 @@ _COMMANDS = (
     re.compile(r"(?:#{1,4}|={2,10}|-{2,10}|>{1,3}) ?`?(?P<command>nvidia-smi\b[^=\n`]*?)`?(?: ?[=-]{2,10})?:?"),
 )
 _NIC = re.compile(r"\s{1,8}(NIC\d{1,3}): (\S{1,60})\s*")
+_HINT = re.compile(r"GPU|gpu|NVIDIA-SMI|NVML|No devices|handle|NIC\d|, ?\w+[._]\w+|uuid|index")
+"""A line without any of these begins no output."""
 _GPU_LINE = re.compile(r"GPU \d{1,3}: .{1,80} \(UUID: GPU-")
 _SHOWN = 90
 _MOST = 1000
@@ -138,6 +140,8 @@ def _line(capture: _Capture, raw: str, *, ended: bool) -> Iterator[Reading]:
         yield from _close(capture)
         if len(capture.commands) < _MOST:
             capture.commands.append(command[:_SHOWN])
+        return
+    if capture.current is None and not _HINT.search(raw):
         return
     line = raw if isinstance(capture.current, (Rows, Monitor)) else strip_prefix(raw)
     if capture.said is None and ("NVIDIA-SMI" in line or "NVML" in line or "No devices" in line or "handle" in line):

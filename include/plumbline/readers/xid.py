@@ -74,6 +74,8 @@ _LOST = re.compile(
 _MARKS = re.compile(rb"NVRM|SXid|amdgpu|essages")
 _SHOWN = 1000
 _MOST_KEYS = 200_000
+_SAME_MOMENT = 64
+"""So many different events of one code, device and microsecond are told from copies of each other."""
 _PROBED_LINES = 2000
 
 
@@ -187,7 +189,7 @@ def _is_new(log: _Log, before: str, rest: str, *parts: str) -> bool:
     told = log.keys.setdefault((since_boot, *parts), []) if len(log.keys) < _MOST_KEYS else []
     if any(one.startswith(rest) for one in told):
         return False
-    if len(told) < _SHOWN:
+    if len(told) < _SAME_MOMENT:
         told.append(rest)
     return True
 
