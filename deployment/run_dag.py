@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO
@@ -56,7 +57,9 @@ def main(arguments: list[str] | None = None) -> int:
     if finished is None or _stopped():
         print(f"stopped; what was measured stays below results/. Log: {_shown(log)}", file=sys.stderr)
         return ExitCode.INFRASTRUCTURE
-    return _conclude(*finished, log)
+    code = conclude(finished)
+    print(f"log:     {_shown(log)}")
+    return code
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -77,8 +80,8 @@ def _check_configuration(conf: Mapping[str, Any]) -> None:
         stages.load(conf["cluster"], conf["suite"], {})
 
 
-def _run(dag_id: str, conf: Mapping[str, Any], terminal: _Terminal, log: Path, skip: str | None) -> Any:
-    """Give the states of the tasks and the run directory."""
+def _run(dag_id: str, conf: Mapping[str, Any], terminal: _Terminal, log: Path, skip: str | None) -> Finished:
+    """Start an Airflow of this process's own and run the DAG in it."""
     terminal.say("starting Airflow")
     from plumbline_airflow.pipeline import HOLDER_PID  # noqa: PLC0415
     from plumbline_airflow.progress import PROGRESS_FD  # noqa: PLC0415
@@ -87,16 +90,37 @@ def _run(dag_id: str, conf: Mapping[str, Any], terminal: _Terminal, log: Path, s
     load_settings(ONE_SHOT)
     os.environ[PROGRESS_FD] = str(terminal.descriptor)
     os.environ[HOLDER_PID] = str(os.getpid())
+    with _stopping_on_signals():
+        return run_once(dag_id, conf, skip)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """How a DAG run ended: its state, the state of every task ('launch[0]' for a mapped one), the run directory."""
+
+    state: str
+    tasks: Mapping[str, str]
+    run_dir: Path | None
+
+    @property
+    def failed_stages(self) -> list[str]:
+        """The tasks that failed, without the gate and the task that only says that one did."""
+        return sorted(n for n, state in self.tasks.items() if state == "failed" and n not in ("gate", "stage_failed"))
+
+
+def run_once(dag_id: str, conf: Mapping[str, Any], skip: str | None = None) -> Finished:
+    """Run one DAG in this process; `skip` marks tasks (regular expression) as done that nobody is there to answer."""
     dag = _find_dag(dag_id)
     _hurry(dag)
     _keep_order_of_mapped_tasks()
-    with _stopping_on_signals():
-        run = dag.test(run_conf=dict(conf), mark_success_pattern=skip)
-    states = {f"{ti.task_id}[{ti.map_index}]" if ti.map_index >= 0 else ti.task_id: ti.state
-              for ti in run.get_task_instances()}  # fmt: skip
+    run = dag.test(run_conf=dict(conf), mark_success_pattern=skip)
+    states = {
+        f"{ti.task_id}[{ti.map_index}]" if ti.map_index >= 0 else ti.task_id: str(ti.state)
+        for ti in run.get_task_instances()
+    }
     prepared = run.get_task_instance("prepare")
     text = prepared.xcom_pull(task_ids="prepare", key="run_dir") if prepared else None
-    return states, Path(text) if text else None
+    return Finished(state=str(run.state), tasks=states, run_dir=Path(text) if text else None)
 
 
 def _find_dag(dag_id: str) -> Any:
@@ -190,16 +214,16 @@ class _Terminal:
                 self.say(line.rstrip("\n"))
 
 
-def _conclude(states: Mapping[str, Any], run_dir: Path | None, log: Path) -> int:
+def conclude(finished: Finished) -> int:
     """Print the verdict, and what failed beside it; give the exit code."""
-    failed = [name for name, state in states.items() if state == "failed" and name not in ("gate", "stage_failed")]
-    code = _print_run(run_dir, print) if run_dir else None
-    for name in sorted(failed):
+    code = _print_run(finished.run_dir, print) if finished.run_dir else None
+    for name in finished.failed_stages:
         print(f"stage failed: {name}", file=sys.stderr)
-    print(f"log:     {_shown(log)}")
     if code is None:
         return ExitCode.INFRASTRUCTURE
-    return ExitCode.INFRASTRUCTURE if failed and code == ExitCode.OK else code
+    if code == ExitCode.OK and (finished.failed_stages or finished.tasks.get("gate") != "success"):
+        return ExitCode.INFRASTRUCTURE
+    return code
 
 
 def _print_run(run_dir: Path, show: Callable[[str], None]) -> int | None:
