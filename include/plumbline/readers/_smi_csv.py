@@ -156,45 +156,44 @@ class Rows:
         self.prefixed = False
         """Whether the header stood behind a launcher's or collector's prefix, as its rows then do."""
 
-    def line(self, raw: str, *, ended: bool = True) -> Iterator[Reading]:
-        """Take one line; `ended` is False for a last line without its line end."""
+    def line(self, raw: str, *, ended: bool = True) -> Sequence[Reading]:
+        """Take one line, give the readings that are due; `ended` is False for a last line without its line end."""
         line = (strip_prefix(raw) if self.prefixed else raw).strip().lstrip("\ufeff")
         if not line:
-            return
+            return ()
         if (self.tables and line[0].isdigit()) or not _HINT.search(line):
-            if self.tables:
-                yield from self._row(line, ended=ended)
-            return
+            return self._row(line, ended=ended) if self.tables else ()
         if "," not in line and (said := complaint(line)):
             self.said = self.said or said
-            return
+            return ()
         if (found := self._header(line) if ended else None) is not None:
-            yield from self._begin(*found)
-        elif self.tables:
-            yield from self._row(line, ended=ended)
+            return self._begin(*found)
+        return self._row(line, ended=ended) if self.tables else ()
 
     def _header(self, line: str) -> tuple[list[str], list[str | None]] | None:
         if not line[0].isdigit() and (found := header(line)) is not None:
             return found
-        if line[0] in "0123456789[{" and "_" in line and (found := header(strip_prefix(line))) is not None:
+        if line[0] in "0123456789[{" and (found := header(strip_prefix(line))) is not None:
             self.prefixed = True
             return found
         return None
 
-    def _begin(self, names: list[str], units: list[str | None]) -> Iterator[Reading]:
+    def _begin(self, names: list[str], units: list[str | None]) -> Sequence[Reading]:
         table = self.tables[-1] if self.tables else None
+        due: list[Reading] = []
         if table is not None and [n.lower() for n in table.names] == [n.lower() for n in names]:
             if self.assumed or not table.rows:
                 table.units = units
-            return
+            return due
         if table is not None and not table.rows and self.assumed:
             self.tables.pop()
         elif table is not None:
-            yield from self.flush(table)
+            due = self.flush(table)
         self.assumed = False
         self.tables.append(Table(names, units))
+        return due
 
-    def _row(self, line: str, *, ended: bool) -> Iterator[Reading]:
+    def _row(self, line: str, *, ended: bool) -> Sequence[Reading]:
         table = self.tables[-1]
         width = len(table.names)
         cells = _split(line, width)
@@ -204,38 +203,31 @@ class Rows:
             if len(cells) > 1 or not ended:
                 self.malformed += 1
                 self.widths.add(len(cells))
-            return
+            return ()
         cut = not ended and not _is_whole(cells[-1], table.units[-1])
         values, bad = self._values(table, cells, cut)
         if len(bad) > 1 and not values:
             self.malformed += 1
-            return
+            return ()
         self.widths.add(width)
         self.doubtful_end = self.doubtful_end or cut
         place, again = table.place(cells)
+        due: list[Reading] = []
         if again:
             table.poll += 1
             table.per_poll = [0, min(table.per_poll)]
-            yield from self.flush(table)
+            due = self.flush(table)
         self._note(place, bad)
         table.rows += 1
         table.per_poll[0] += 1
         table.keep(cells, values, cut)
-        yield from self._give(table, values, place)
-
-    def _give(
-        self, table: Table, values: Sequence[tuple[int, Field, float]], place: dict[str, Scalar]
-    ) -> Iterator[Reading]:
-        """Give a row's readings, or hold them back while the first poll may be the only one."""
-        if not table.ids or table.processes:
-            yield from (reading(item, value, place) for _, item, value in values)
-        elif table.held is None:
+        if table.ids and not table.processes and table.held is None:
             place["poll"] = table.poll
-            yield from (reading(item, value, place) for _, item, value in values)
-        else:
-            table.held += [reading(item, value, place) for _, item, value in values]
-            if len(table.held) > _MOST_HELD:
-                yield from self.flush(table)
+        due += [reading(item, value, place) for _, item, value in values]
+        if not table.ids or table.processes or table.held is None:
+            return due
+        table.held += due
+        return self.flush(table) if len(table.held) > _MOST_HELD else ()
 
     def _note(self, place: dict[str, Scalar], bad: Sequence[str]) -> None:
         self.fault_count += len(bad)
@@ -268,16 +260,16 @@ class Rows:
         ]
         return values, bad
 
-    def flush(self, table: Table) -> Iterator[Reading]:
+    def flush(self, table: Table) -> list[Reading]:
         """Give the readings held back for the first poll: with param poll when another one has begun."""
-        held, table.held = table.held, None
-        for item in held or ():
-            yield item if not table.poll else Reading(item.indicator, item.value, item.unit, {**item.params, "poll": 0})
+        held, table.held = table.held or [], None
+        if not table.poll:
+            return held
+        return [Reading(one.indicator, one.value, one.unit, {**one.params, "poll": 0}) for one in held]
 
-    def end(self) -> Iterator[Reading]:
+    def end(self) -> list[Reading]:
         """Give what is still held back."""
-        for table in self.tables:
-            yield from self.flush(table)
+        return [one for table in self.tables for one in self.flush(table)]
 
     def facts(self) -> Iterator[Fact]:
         """Say what the tables hold besides numbers."""

@@ -7,7 +7,7 @@ readings then carry the param `section`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -214,7 +214,7 @@ def _close(capture: _Capture) -> Iterator[Reading]:
         yield from _place(capture, links)
 
 
-def _place(capture: _Capture, readings: Iterator[Reading]) -> Iterator[Reading]:
+def _place(capture: _Capture, readings: Iterable[Reading]) -> Iterator[Reading]:
     """Say of readings in which section of a capture they stand."""
     section = len(capture.commands) - 1
     for item in readings:
