@@ -381,6 +381,30 @@ def test_runs_of_several_nodes_interleaved():
     assert parse(hosts + "\n")[1]["rows"] == 22
 
 
+def test_rows_told_twice_and_an_average_that_is_no_number():
+    whole = text.output("2022")
+    doubled = "".join(line * 2 if line[:1] == " " else line for line in whole.splitlines(keepends=True))
+    assert parse(doubled)[2].status is Status.INCOMPLETE
+    assert "twice" in parse(doubled)[2].reason
+    again = "".join(line * 2 for line in whole.splitlines(keepends=True))
+    assert parse(again)[2].status is not Status.COMPLETE
+    for word in ("-nan", "nan", "inf"):
+        line = next(line for line in whole.splitlines() if "Avg" in line)
+        readings, _, status = parse(whole.replace(line, f"# Avg bus bandwidth    : {word} "))
+        assert status.status is Status.INCOMPLETE
+        assert values(readings, "average_bus_bandwidth") == []
+
+
+def test_cycles_are_told_apart():
+    head = text.banner("2022", 8, 1024, 4096, "all_reduce") + text.header("2022", "all_reduce")
+    cycle = "".join(text.row("2022", "all_reduce", size, 8) for size in (1024, 2048, 4096))
+    readings, facts, status = parse(head + cycle * 3 + text.footer("2022", 0.18))
+    assert status.status is Status.COMPLETE, status.reason
+    assert facts["rows"] == 9
+    repeats = [r.params.get("repeat") for r in readings if r.indicator == "time" and r.params["in_place"]]
+    assert repeats == [None] * 3 + [1] * 3 + [2] * 3
+
+
 def test_footers_told_twice_and_footers_alone():
     whole = text.output("2022")
     tail = whole[whole.index("# Out of bounds") :]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,6 +47,7 @@ class _Plan:
 @dataclass(slots=True)
 class _Sweep:
     rows: int = 0
+    size: int = -1
     seen: dict[int, int] = field(default_factory=dict)
 
 
@@ -72,6 +73,8 @@ class Run:
     torn: str | None = None
     cut: str | None = None
     """Why the output is known to stop early."""
+    twice: int = 0
+    """Rows of the same size as the row before: a sweep by a factor has none."""
     elided: bool = False
     out_of_bounds: int | None = None
     oob_status: str | None = None
@@ -126,6 +129,8 @@ class Run:
             self.dtypes[row.dtype] = None
             self.operators[row.operator] = None
         sweep.rows += 1
+        self.twice += row.size == sweep.size and row.size > 0
+        sweep.size = row.size
         # The same coordinates come again with -N, and for sizes that round to the same one (-b 1 gives size 0 twice).
         repeat = sweep.seen.get(row.size, 0)
         if repeat or len(sweep.seen) < _HELD_ROWS:
@@ -246,18 +251,24 @@ class Run:
             ended = self.out_of_bounds is not None or self.average_seen
             status = Status.INCOMPLETE if ended else Status.NOT_STARTED
             return [*found, (status, "closing lines without a table" if ended else "no result table was begun")]
+        return found + [(Status.INCOMPLETE, text) for text in self._gaps()] + self._row_problems()
+
+    def _gaps(self) -> Iterator[str]:
         if not self.rows:
-            found.append((Status.INCOMPLETE, "the table has no rows"))
+            yield "the table has no rows"
         if self.torn is not None:
-            found.append((Status.INCOMPLETE, f"a row is damaged or cut: {self.torn}"))
+            yield f"a row is damaged or cut: {self.torn}"
         if self.cut is not None:
-            found.append((Status.INCOMPLETE, self.cut))
+            yield self.cut
+        if self.twice and self.settings.get("by_factor", True):
+            yield f"{self.twice} rows are there twice, one after the other"
+        if self.average_seen and self.average is None and self.rows:
+            yield "the average bus bandwidth is not a number"
         if self.elided:
-            found.append((Status.INCOMPLETE, "rows were left out of the table by hand ('...')"))
+            yield "rows were left out of the table by hand ('...')"
         if self.has_footer and not self.ended:
             missing = "'Out of bounds values'" if self.out_of_bounds is None else "'Avg bus bandwidth'"
-            found.append((Status.INCOMPLETE, f"the output ends before its line {missing}"))
-        return found + self._row_problems()
+            yield f"the output ends before its line {missing}"
 
     def _row_problems(self) -> list[tuple[Status, str]]:
         wanted = self.expected_rows()
