@@ -197,15 +197,8 @@ def smtp_settings(
     sender = sender or os.environ.get("PLUMBLINE_MAIL_FROM")
     named = recipients or os.environ.get("PLUMBLINE_MAIL_TO", "").split(",")
     addresses = tuple(address.strip() for address in named if address.strip())
-    missing = [
-        name
-        for name, value in (
-            ("PLUMBLINE_SMTP_HOST", host),
-            ("PLUMBLINE_MAIL_FROM", sender),
-            ("PLUMBLINE_MAIL_TO", addresses),
-        )
-        if not value
-    ]
+    needed = {"PLUMBLINE_SMTP_HOST": host, "PLUMBLINE_MAIL_FROM": sender, "PLUMBLINE_MAIL_TO": addresses}
+    missing = [name for name, value in needed.items() if not value]
     if missing or host is None or sender is None:
         raise ConfigError(f"cannot send mail without {', '.join(missing)}")
     strange = [address for address in (sender, *addresses) if "@" not in address or not address.isprintable()]

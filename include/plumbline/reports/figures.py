@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from plumbline.model import Better
 from plumbline.reports import plots
@@ -34,10 +34,10 @@ def _spreads(lines: Sequence[Line]) -> list[Spread]:
     return [
         Spread(
             title=f"{', '.join(filter(None, (line.title, line.words, line.at)))}, {plural(line.node_count, 'node')}",
-            unit=line.unit,
-            values=tuple(line.last.values),
-            lower=line.last.limit("lower"),
-            upper=line.last.limit("upper"),
+            unit=line.drawn_unit,
+            values=_drawn(line, line.last.values),
+            lower=_drawn_limit(line, "lower"),
+            upper=_drawn_limit(line, "upper"),
         )
         for line in chosen[:MOST_SPREADS]
     ]
@@ -77,22 +77,31 @@ def _node_panels(lines: Sequence[Line]) -> list[Panel]:
         curve = Curve(
             label="measured",
             x=tuple(float(line.node_count) for line in known),
-            y=tuple(line.last.median or 0.0 for line in known),
-            least=tuple(min(line.last.values) for line in known) if several else (),
-            most=tuple(max(line.last.values) for line in known) if several else (),
+            y=_drawn(same[0], (line.last.median or 0.0 for line in known)),
+            least=_drawn(same[0], (min(line.last.values) for line in known)) if several else (),
+            most=_drawn(same[0], (max(line.last.values) for line in known)) if several else (),
         )
-        lower, upper = ([line.last.limit(name) for line in known] for name in ("lower", "upper"))
+        lower, upper = ([_drawn_limit(line, name) for line in known] for name in ("lower", "upper"))
         parts = filter(None, (same[0].title, words, same[0].at))
         panels.append(
             Panel(
                 title=", ".join(parts),
-                unit=same[0].unit,
+                unit=same[0].drawn_unit,
                 curves=(curve,),
                 lower=_whole(lower) if same[0].better is not Better.LOWER else (),
                 upper=_whole(upper) if same[0].better is Better.LOWER else (),
             )
         )
     return panels[:MOST_PANELS]
+
+
+def _drawn(line: Line, values: Iterable[float]) -> tuple[float, ...]:
+    return tuple(line.scale * value for value in values)
+
+
+def _drawn_limit(line: Line, name: str) -> float | None:
+    limit = line.last.limit(name)
+    return None if limit is None else line.scale * limit
 
 
 def _whole(limits: Sequence[float | None]) -> tuple[float, ...]:
@@ -137,15 +146,15 @@ def trend_figure(lines: Sequence[Line]) -> Figure | None:
         line = same[-1]
         if len(line.series) < 2:
             continue
-        lower, upper = line.last.limit("lower"), line.last.limit("upper")
+        lower, upper = _drawn_limit(line, "lower"), _drawn_limit(line, "upper")
         x = tuple(places[run_id] for run_id, _ in line.series)
         dates.update({places[run_id]: f"{run_id[:4]}-{run_id[4:6]}-{run_id[6:8]}" for run_id, _ in line.series})
         parts = filter(None, (line.title, line.words, f"{line.node_count} nodes" if line.node_count > 1 else ""))
         panels.append(
             Panel(
                 title=", ".join(parts),
-                unit=line.unit,
-                curves=(Curve(label="", x=x, y=tuple(value for _, value in line.series)),),
+                unit=line.drawn_unit,
+                curves=(Curve(label="", x=x, y=_drawn(line, (value for _, value in line.series))),),
                 lower=() if lower is None or line.better is Better.LOWER else (lower,),
                 upper=() if upper is None or line.better is Better.HIGHER else (upper,),
             )

@@ -67,8 +67,10 @@ def find(run: JudgedRun) -> list[Finding]:
     reasons = [dict(item) for item in run.summary["reasons"]]
     for item in reasons:
         item["blocks"] = blocks(item, run)
-    causes = {str(r["launch_id"]) for r in reasons if _is_cause(r)}
-    lost = Counter(str(r["launch_id"]) for r in reasons if _is_consequence(r, causes))
+    causes = _causes(run.verdicts)
+    lost = Counter(
+        row["launch_id"] for row in run.verdicts if row["item"] == "row" and row["actual"] is None and row["launch_id"]
+    )
     launches = {item["launch_id"]: item for item in run.launches}
     faulty = faulty_nodes(reasons)
     groups: dict[tuple[Any, ...], list[Row]] = {}
@@ -95,14 +97,21 @@ def blocks(reason: Row, run: JudgedRun) -> bool:
     return kind in {*run.suite.gate.blocks, *ALWAYS_BLOCKING} and not tolerated
 
 
-def _is_cause(reason: Row) -> bool:
-    return bool(reason.get("launch_id")) and not reason.get("indicator") and reason["verdict"] != VerdictKind.WARN
+def _causes(verdicts: Iterable[Row]) -> set[str]:
+    """Give the launches that have a verdict of their own, which explains what they did not yield."""
+    harmless = (VerdictKind.PASS, VerdictKind.WARN)
+    return {
+        str(row["launch_id"])
+        for row in verdicts
+        if row["item"] != "row" and row["launch_id"] and not row["indicator"] and row["kind"] not in harmless
+    }
 
 
 def _is_consequence(reason: Row, causes: Iterable[str]) -> bool:
-    """A missing value of a launch that has a verdict of its own: no news."""
-    lost = reason.get("indicator") and reason["code"] == Code.NO_MEASUREMENT
-    return bool(lost) and str(reason.get("launch_id")) in causes
+    """A missing value of a launch that has a verdict of its own is no news: one row, or its rows put together."""
+    launch_id = str(reason.get("launch_id")).removeprefix("derived-")
+    rows = bool(reason.get("indicator")) or reason["place"] == reason.get("launch_id")
+    return reason["verdict"] == VerdictKind.NOT_RUN and rows and launch_id in causes
 
 
 def faulty_nodes(reasons: Iterable[Row]) -> set[str]:
@@ -158,7 +167,7 @@ def _finding(run: JudgedRun, members: Sequence[Row], lost: Mapping[str, int], la
     first = members[0]
     kind, code = VerdictKind(first["verdict"]), str(first["code"])
     component = _component(run, members, launches)
-    missing = sum(lost.get(name, 0) for name in {str(r["launch_id"]) for r in members if _is_cause(r)})
+    missing = sum(lost.get(name, 0) for name in {str(r["launch_id"]) for r in members if not _is_row(r)})
     codes = tuple(dict.fromkeys(str(r["code"]) for r in members))
     evidence = tuple(_evidence(r, launches) for r in _spread(members))
     problem = _problem(members, component, missing)
@@ -197,7 +206,8 @@ def _is_row(reason: Row) -> bool:
 
 def _component(run: JudgedRun, members: Sequence[Row], launches: Mapping[str, Row]) -> Component:
     if all(r["code"] == Code.NO_BASELINE for r in members):
-        return Component(type="run", name=f"{len(members)} value{'s' if len(members) > 1 else ''}")
+        count = sum(row["code"] == Code.NO_BASELINE for row in run.verdicts)
+        return Component(type="run", name=f"{count} value{'s' if count > 1 else ''}")
     if any(r["code"] == Code.STORAGE_UNAVAILABLE for r in members):
         return Component(type="storage", name=run.profile.storage.name)
     if nodes := sorted({r["node"] for r in members if r.get("node")}):

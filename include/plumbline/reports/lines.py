@@ -107,6 +107,16 @@ class Line:
         return unit(self.raw_unit)
 
     @property
+    def scale(self) -> float:
+        """What figures multiply values by: ratios that are written as percentages are drawn so."""
+        return 100.0 if self.known is not None and "%" in self.known.display else 1.0
+
+    @property
+    def drawn_unit(self) -> str:
+        """The unit on the axis of a figure."""
+        return "%" if self.scale != 1.0 else self.unit
+
+    @property
     def raw_unit(self) -> str:
         """The unit as measurements have it."""
         found = [row["unit"] for cell in self.cells for row in cell.rows if row["unit"]]

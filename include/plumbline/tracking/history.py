@@ -110,21 +110,11 @@ def load_history(
     params: str | None = None,
     columns: Sequence[str] = MEASUREMENT_COLUMNS,
 ) -> History:
-    """Read the rows of the `newest` usable runs of a cluster.
+    """Read the rows of the `newest` usable runs of a cluster (counted before rows are filtered; None takes all).
 
-    Args:
-        results: folder that holds the clusters' run directories.
-        cluster: name of the cluster.
-        origin: measured or simulated; rows of the other kind never appear.
-        suite: one suite only; None takes all suites of the cluster.
-        newest: how many runs at most, counted before rows are filtered; None takes all.
-        before: run id; it and every later run are left out.
-        approved_only: only runs that a person approved.
-        benchmark_versions: benchmark → version; other benchmarks and other versions are left out.
-        indicators: only these.
-        hardware_ids: only rows measured on these machines.
-        params: only rows with exactly this canonical JSON.
-        columns: columns of the table, in this order.
+    `suite` None takes all suites; `before` is a run id that is left out with every later one; `approved_only` keeps
+    the runs that a person approved. The other arguments filter rows: benchmark → version (other benchmarks are left
+    out), indicators, machines, and the exact canonical JSON of `params`.
     """
     runs: list[RunDirectory] = []
     skipped: list[Skipped] = []

@@ -184,13 +184,15 @@ def _child(
     at: int,
 ) -> Payload:
     points: dict[tuple[str, int], Point] = {}
+    curves = _curves(values)
     mine = {group: places for group, places in values.items() if group[:2] == (benchmark, node_count)}
     for (_, _, indicator, unit, params), places in sorted(mine.items(), key=_by_size):
         given = json.loads(params)
         words = _qualifiers(given, qualifying.get((benchmark, indicator), ()))
         for extra, value in _typical_and_worst(benchmark, indicator, places):
             key = metric_name(benchmark, indicator, unit, (*extra, *words))
-            point = Point(key=key, value=value, step=_step(given), timestamp_ms=at)
+            step = _step(given) if (benchmark, indicator) in curves else 0
+            point = Point(key=key, value=value, step=step, timestamp_ms=at)
             points[key, point.step] = point
     name = f"{benchmark}-n{node_count}"
     kept = _at_most(MOST_METRICS, list(points.values()), benchmark)
@@ -205,6 +207,14 @@ def _child(
         params=_child_params(run, benchmark, node_count),
         points=tuple(kept),
     )
+
+
+def _curves(values: Iterable[Group]) -> set[tuple[str, str]]:
+    """Give (benchmark, indicator) of what has several sizes; a single size is a value and no curve."""
+    sizes: dict[tuple[str, str], set[Any]] = {}
+    for benchmark, _, indicator, _, params in values:
+        sizes.setdefault((benchmark, indicator), set()).add(json.loads(params).get("message_bytes"))
+    return {key for key, found in sizes.items() if len(found) > 1}
 
 
 def _by_size(item: tuple[Group, Any]) -> tuple[Any, ...]:
