@@ -287,6 +287,12 @@ def test_unit_of_a_report_is_told_by_its_message_rate():
     assert values(readings, "bandwidth_average") == []
 
 
+def test_report_with_braces_too_many():
+    text = report().replace("}\n}", "}}}\n}")
+    assert parse(text + "\n" + report() + "\n")[1]["rows"] == 2
+    assert parse("{\n test_info: {\n },\n x: {\n }}},\n BW_average: 3.00,\n}\n")[2].status is Status.INCOMPLETE
+
+
 def test_latency_report():
     data = json.loads(report(test="RDMA_Read_Latency_Test"))
     data["results"] = {

@@ -185,7 +185,7 @@ class Scan:
 
     def _report_piece(self, text: str, whole: bool) -> None:
         table, piece = self._table, text.strip()
-        if table is None or not piece:
+        if table is None or not piece or not self._depth:
             return
         if piece.endswith("{"):
             self._section = piece.rstrip("{ ").rstrip(":").strip().strip('"')
