@@ -55,10 +55,18 @@ def test_the_same_line_captured_twice_is_one_event_and_repeats_are_counted():
     ("line", "device", "code"),
     [
         ("NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus.", "0000:01:00", "79"),
-        ("[1.5] NVRM: Xid (0000:03:00): 14, Channel 00000001", "0000:03:00", "14"),
-        ("Jan  1 00:00:00 host kernel: [ 9.0] NVRM: Xid (PCI:0000:05:00): 43, pid=1, Ch 00000010", "0000:05:00", "43"),
+        ("[    1.500000] NVRM: Xid (0000:03:00): 14, Channel 00000001", "0000:03:00", "14"),
+        (
+            "Jan  1 00:00:00 host kernel: [    9.000000] NVRM: Xid (PCI:0000:05:00): 43, pid=1, Ch 00000010",
+            "0000:05:00",
+            "43",
+        ),
         ("3,4471,3023054882,-;NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen", "0000:3b:00", "79"),
-        ("kern  :err   : [  12.25] NVRM: Xid (PCI:0000:01:00 GPU-I:05): 94, pid=7194, Contained", "0000:01:00", "94"),
+        (
+            "kern  :err   : [   12.250000] NVRM: Xid (PCI:0000:01:00 GPU-I:05): 94, pid=7194, Contained",
+            "0000:01:00",
+            "94",
+        ),
         ("2026-01-31T04:00:00+00:00 host kernel: NVRM: Xid (PCI:0000:01:00) 31, Ch 00000010", "0000:01:00", "31"),
         (
             "<3>[   12.000000] NVRM: Xid (PCI:0018:01:00): 149, NETIR Fatal XC0 i0 Link -1 (0x000fe406)",
@@ -66,7 +74,11 @@ def test_the_same_line_captured_twice_is_one_event_and_repeats_are_counted():
             "149",
         ),
         ('{"MESSAGE":"NVRM: Xid (PCI:0000:01:00): 79","__REALTIME_TIMESTAMP":"1"}', "0000:01:00", "79"),
-        ('{"log":"[ 5.0] NVRM: Xid (PCI:0000:01:00): 48, DBE \\"x\\"\\n","stream":"stdout"}', "0000:01:00", "48"),
+        (
+            '{"log":"[    5.000000] NVRM: Xid (PCI:0000:01:00): 48, DBE \\"x\\"\\n","stream":"stdout"}',
+            "0000:01:00",
+            "48",
+        ),
         ("[  5.000000] \x1b[31mNVRM: Xid (PCI:0000:01:00): 48, DBE\x1b[0m", "0000:01:00", "48"),
     ],
 )
@@ -79,9 +91,9 @@ def test_every_wrapping(line, device, code):
 @pytest.mark.parametrize(
     "line",
     [
-        "[1.5] NVRM: Xid error handling enabled",
-        "[1.5] nvidia: see Xid 79 in the manual (PCI:0000:01:00): 79",
-        "[1.5] NVRM: loading NVIDIA UNIX x86_64 Kernel Module  570.86.15",
+        "[    1.500000] NVRM: Xid error handling enabled",
+        "[    1.500000] nvidia: see Xid 79 in the manual (PCI:0000:01:00): 79",
+        "[    1.500000] NVRM: loading NVIDIA UNIX x86_64 Kernel Module  570.86.15",
     ],
 )
 def test_a_line_that_only_talks_of_xids_is_none(line):
@@ -92,7 +104,7 @@ def test_a_line_that_only_talks_of_xids_is_none(line):
     "line", ["NVRM: Xid (PCI:0000:9b", "NVRM: Xid (PCI:0000:9b:00): 11", "NVRM: Xid (PCI:0000:9b:00): x"]
 )
 def test_a_cut_line_is_no_event_and_is_seen(line):
-    read = outcome(reader, "[1.5] usb 1-1: new device\n[1.6] " + line)
+    read = outcome(reader, "[    1.500000] usb 1-1: new device\n[    1.600000] " + line)
     assert read.facts["events"] == 0
     assert read.values("xid_events") == []
     assert read.status is Status.INCOMPLETE
@@ -114,7 +126,7 @@ def test_what_the_log_covers(text, since, until, status):
 
 
 def test_silence_is_no_health_unless_the_log_covers_the_time():
-    quiet = "[1.5] usb 1-1: new device\n[2.5] EXT4-fs: mounted\n"
+    quiet = "[    1.500000] usb 1-1: new device\n[    2.500000] EXT4-fs: mounted\n"
     read = outcome(reader, quiet)
     assert read.values("xid_events") == [0]
     assert read.status is Status.UNKNOWN
@@ -130,7 +142,17 @@ def test_a_wrong_expectation_is_a_wrong_use(expect):
         outcome(reader, DMESG, expect)
 
 
-@pytest.mark.parametrize("text", ["", "\n\n", "hello\nworld\n", "| GPU | Xid |\n", "\x00" * 1000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "\n\n",
+        "hello\nworld\n",
+        "2026-01-31T04:00:00Z step 1\nJan 31 04:00:00 x y\n",
+        "| GPU | Xid |\n",
+        "\x00" * 1000,
+    ],
+)
 def test_anything_else_is_refused(text):
     with pytest.raises(OutputError):
         outcome(reader, text)

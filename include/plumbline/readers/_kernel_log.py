@@ -11,7 +11,7 @@ _CTIME = r"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}"
 _SYSLOG = r"(?:<\d{1,3}>)?[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d"
 _LEVEL = r"(?:[a-z]{2,8} {0,4}:[a-z]{2,6} {0,4}: )?"
 _LINE = re.compile(
-    rf"{_LEVEL}(?:\[(?P<ctime>{_CTIME})\]|(?:<\d{{1,3}}>)?\[(?P<boot> {{0,8}}\+?\d{{1,12}}\.\d{{1,9}})\]"
+    rf"{_LEVEL}(?:\[(?P<ctime>{_CTIME})\]|(?:<\d{{1,3}}>)?\[(?P<boot> {{0,8}}\+?\d{{1,12}}\.\d{{6}})\]"
     rf"|(?P<iso>{_ISO}) |(?P<syslog>{_SYSLOG}) |\d{{1,4}},\d{{1,12}},(?P<kmsg>\d{{1,18}}),[^;\n]{{0,60}};)"
 )
 _MONOTONIC = re.compile(r"\[ {0,8}(\d{1,12}\.\d{6})\] {0,2}$")
@@ -39,7 +39,15 @@ def unwrap(line: str) -> tuple[str, str | None]:
 
 def is_kernel_line(line: str) -> bool:
     """Say whether a line has the shape of a log line that a kernel or journal writes."""
-    return _LINE.match(line) is not None or (line.startswith('{"') and '"MESSAGE"' in line)
+    match = _LINE.match(line)
+    if match is None:
+        return line.startswith("{") and '"MESSAGE"' in line
+    return (
+        match["iso"] is None
+        and match["syslog"] is None
+        or " kernel:" in line[:200]
+        or _LINE.match(line, match.end()) is not None
+    )
 
 
 def printed_time(line: str) -> str | None:

@@ -153,6 +153,8 @@ class Rows:
         self.fault_count = 0
         self.said: str | None = None
         self.doubtful_end = False
+        self.first = True
+        """Whether no line came yet: a single name is a header only there, a list of names is none."""
         self.prefixed = False
         """Whether the header stood behind a launcher's or collector's prefix, as its rows then do."""
 
@@ -162,17 +164,20 @@ class Rows:
         if not line:
             return ()
         if (self.tables and line[0].isdigit()) or not _HINT.search(line):
+            self.first = False
             return self._row(line, ended=ended) if self.tables else ()
         if "," not in line and (said := complaint(line)):
             self.said = self.said or said
             return ()
-        if (found := self._header(line) if ended else None) is not None:
+        found = self._header(line) if ended else None
+        self.first = False
+        if found is not None:
             return self._begin(*found)
         return self._row(line, ended=ended) if self.tables else ()
 
     def _header(self, line: str) -> tuple[list[str], list[str | None]] | None:
         if not line[0].isdigit() and (found := header(line)) is not None:
-            return found
+            return found if len(found[0]) > 1 or self.first else None
         if line[0] in "0123456789[{" and (found := header(strip_prefix(line))) is not None:
             self.prefixed = True
             return found

@@ -66,7 +66,12 @@ _NUMBERS = (
     ("power_max", re.compile(rf"{_GPU}\bmax power: {_NUMBER} ?W\b")),
 )
 _NOT_JSON = re.compile(r"^\|? ?-{5}  Deployment|^\| Diagnostic +\| Result", re.MULTILINE)
-_REFUSED = re.compile(r"^.{0,60}?((?:Error|ERROR|Err): .{1,200}|dcgmi: (?:command )?not found.{0,40})$", re.MULTILINE)
+_REFUSED = re.compile(
+    r"^.{0,60}?(Err(?:or)?: "
+    r"(?=.{0,160}(?:[Dd]iagnostic|[Hh]ost ?engine|DCGM|specified host|unsupported GPU|requested tests))"
+    r".{1,200}|dcgmi: (?:command )?not found.{0,40})$",
+    re.MULTILINE,
+)
 _MOST_WARNINGS = 200
 
 

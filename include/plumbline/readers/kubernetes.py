@@ -66,7 +66,8 @@ EXPECTATIONS: Mapping[str, str] = {"pods": "number of pods that must be in it"}
 
 _NONE = re.compile(r"^(No (?:events|resources) found(?: in [\w.-]{1,253} namespace)?\.?)\s*$", re.MULTILINE)
 _ERROR = re.compile(
-    r"^.{0,40}?((?:Error from server(?: \((?P<reason>\w{1,40})\))?: |error: |Unable to connect to the server: |"
+    r"^.{0,40}?((?:Error from server(?: \((?P<reason>\w{1,40})\))?: |Unable to connect to the server: |"
+    r"(?<!.)error: (?=the server|You must be|no |context |timed out|unable to|resource )|"
     r"The connection to the server .{1,120} was refused)(?P<message>.{0,2000}))$",
     re.MULTILINE,
 )

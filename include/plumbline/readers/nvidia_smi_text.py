@@ -342,6 +342,7 @@ def _damages(capture: _Capture) -> Iterator[str]:
             yield "table without a GPU"
     damaged = [text for listing in capture.listings for text in listing.damaged]
     damaged += [f"{monitor.damaged} rows of dmon" for monitor in capture.monitors if monitor.damaged]
-    damaged += [f"{rows.malformed} rows of csv" for rows in capture.csvs if rows.malformed or rows.doubtful_end]
+    damaged += [f"{rows.malformed} rows of csv" for rows in capture.csvs if rows.malformed]
+    damaged += ["the last cell of csv, which has no line end" for rows in capture.csvs if rows.doubtful_end]
     if damaged:
         yield f"cut or damaged: {damaged[0]}"
