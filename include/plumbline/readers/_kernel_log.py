@@ -11,7 +11,7 @@ _CTIME = r"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}"
 _SYSLOG = r"(?:<\d{1,3}>)?[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d"
 _LEVEL = r"(?:[a-z]{2,8} {0,4}:[a-z]{2,6} {0,4}: )?"
 _LINE = re.compile(
-    rf"{_LEVEL}(?:\[(?P<ctime>{_CTIME})\]|(?:<\d{{1,3}}>)?\[(?P<boot> {{0,8}}\+?\d{{1,12}}\.\d{{6}})\]"
+    rf"{_LEVEL}(?:\[(?P<ctime>{_CTIME})\]|(?:<\d{{1,3}}>)?\[(?P<boot> {{0,8}}\+?\d{{1,8}}\.\d{{6}})\]"
     rf"|(?P<iso>{_ISO}) |(?P<syslog>{_SYSLOG}) |\d{{1,4}},\d{{1,12}},(?P<kmsg>\d{{1,18}}),[^;\n]{{0,60}};)"
 )
 _MONOTONIC = re.compile(r"\[ {0,8}(\d{1,12}\.\d{6})\] {0,2}$")
