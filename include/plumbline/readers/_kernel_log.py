@@ -42,12 +42,9 @@ def is_kernel_line(line: str) -> bool:
     match = _LINE.match(line)
     if match is None:
         return line.startswith("{") and '"MESSAGE"' in line
-    return (
-        match["iso"] is None
-        and match["syslog"] is None
-        or " kernel:" in line[:200]
-        or _LINE.match(line, match.end()) is not None
-    )
+    if match["iso"] is None and match["syslog"] is None:
+        return True
+    return " kernel:" in line[:200] or _LINE.match(line, match.end()) is not None
 
 
 def printed_time(line: str) -> str | None:
