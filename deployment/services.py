@@ -37,6 +37,8 @@ from deployment.local_airflow import (
 HOST = "127.0.0.1"
 MARK = "PLUMBLINE_SERVICES"
 """Its value is the AIRFLOW_HOME that a process belongs to."""
+STORE = "PLUMBLINE_MLFLOW_STORE"
+"""Where MLflow keeps its database and artifacts, when not in the checkout's mlflow/."""
 START_S, STOP_S = 240, 60
 USER = "admin"
 
@@ -57,7 +59,7 @@ def services(airflow_port: int, mlflow_port: int) -> tuple[Service, ...]:
     change that, and on one machine the API server reads the log files themselves.
     """
     airflow = (sys.executable, "-m", "airflow")
-    store = ROOT / "mlflow"
+    store = _store()
     return (
         Service(
             name="mlflow",
@@ -104,7 +106,7 @@ def up() -> int:
     logs = home / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     home.chmod(0o700)
-    (ROOT / "mlflow").mkdir(exist_ok=True)
+    _store().mkdir(parents=True, exist_ok=True)
     clock = time.monotonic()
     print("preparing the database", flush=True)
     os.environ.update({**environment(SERVICES), **private(home)})
@@ -195,6 +197,10 @@ def _started_at(pid: int) -> str | None:
 
 def _boot() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def _store() -> Path:
+    return Path(os.environ.get(STORE) or ROOT / "mlflow").absolute()
 
 
 def _signal(pids: list[int], number: signal.Signals) -> None:
