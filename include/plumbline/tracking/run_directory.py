@@ -203,7 +203,9 @@ class RunDirectory:
             try:
                 item = json.loads(line)
             except json.JSONDecodeError:
-                raise OutputError("damaged decision", source=str(path), line=number, excerpt=line) from None
+                item = None
+            if not isinstance(item, dict):
+                raise OutputError("damaged decision", source=str(path), line=number, excerpt=line)
             if item.get("manifest_sha256") == digest:
                 found.append(item)
         return found
@@ -242,8 +244,8 @@ class RunDirectory:
         path = f"derived/{PROVENANCE}"
         try:
             provenance = _read_json(self.derived / PROVENANCE)
-            files, manifest = provenance["files"], provenance["manifest_sha256"]
-        except (OutputError, KeyError, TypeError):
+            files, manifest = dict(provenance["files"]), provenance["manifest_sha256"]
+        except (OutputError, KeyError, TypeError, ValueError):
             yield {"problem": "stale_derived", "path": path}
             return
         if not self.sealed or manifest != self.manifest_sha256():
@@ -260,7 +262,8 @@ class RunDirectory:
 def _files(folder: Path) -> Iterator[Path]:
     """Give every file below, without the manifest itself and without temporary files of an unfinished write."""
     for path in sorted(folder.rglob("*")):
-        if path.is_file() and path != folder / MANIFEST and not path.name.endswith(".tmp"):
+        unfinished = path.name.startswith(".") and path.name.endswith(".tmp")
+        if path.is_file() and path != folder / MANIFEST and not unfinished:
             yield path
 
 
