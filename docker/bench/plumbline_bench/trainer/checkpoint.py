@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,41 +26,64 @@ from plumbline_bench.trainer.optimizer import make_optimizer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """Times in seconds. `restored` is true when every rank read back what it has in memory, bit by bit."""
+    """Times in seconds. `restored` is true when every rank read back what it has in memory, bit by bit.
 
-    size_bytes: int
-    write_time: float
-    read_time: float
-    restored: bool
+    `error` says why there is nothing to compare: the directory is missing, full, not writable.
+    """
+
+    size_bytes: int | None = None
+    write_time: float | None = None
+    read_time: float | None = None
+    restored: bool | None = None
+    error: str | None = None
 
 
 def try_checkpoint(
     model: nn.Module, optimizer: torch.optim.Optimizer, step: int, config: Config, group: Group
 ) -> Result:
     """Write a checkpoint into the directory under test, restore it on every rank, compare, and remove it."""
-    path = Path(str(config.checkpoint_dir)) / f"plumbline-{config.benchmark}-n{config.nodes}-s{config.seed}.pt"
+    directory = Path(str(config.checkpoint_dir))
+    path = directory / f"plumbline-{config.benchmark}-n{config.nodes}-s{config.seed}.pt"
     state = full_state(model, optimizer, step, config)
     group.wait()
-    started = time.perf_counter()
     try:
-        size = write(state, path) if group.first else 0
-        write_time = time.perf_counter() - started
-        group.wait()
-        started = time.perf_counter()
-        loaded = torch.load(path, map_location="cpu", weights_only=True)
-        read_time = time.perf_counter() - started
-        same = _restores(loaded, state, config)
-        (different,) = group.total(0.0 if same else 1.0)
+        size, write_time, error = _attempt(lambda: write(state, path, config) if group.first else 0)
+        if _any(group, error):
+            return Result(error=error or "another rank could not write it")
+        loaded, read_time, error = _attempt(lambda: torch.load(path, map_location="cpu", weights_only=True))
+        if _any(group, error):
+            return Result(size_bytes=size, write_time=write_time, error=error or "another rank could not read it")
+        different = _any(group, None if _restores(loaded, state, config) else "different")
     finally:
         group.wait()
         if group.first:
             remove(path)
-    return Result(size_bytes=size, write_time=write_time, read_time=read_time, restored=different == 0)
+    return Result(size_bytes=size, write_time=write_time, read_time=read_time, restored=not different)
 
 
-def write(state: dict[str, Any], path: Path) -> int:
-    """Write the state in two phases and give its size. An interrupted write leaves `path` as it was."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+def _attempt(work: Callable[[], Any]) -> tuple[Any, float, str | None]:
+    """Give (what the work gave, seconds, what the file system said against it)."""
+    started = time.perf_counter()
+    try:
+        return work(), time.perf_counter() - started, None
+    except (OSError, EOFError, RuntimeError, pickle.UnpicklingError) as problem:
+        # torch.load tells of a damaged file with any of these.
+        return None, time.perf_counter() - started, f"{type(problem).__name__}: {problem}"[:300]
+
+
+def _any(group: Group, problem: str | None) -> bool:
+    """Say whether any rank has a problem, so that no rank goes on alone."""
+    (count,) = group.total(0.0 if problem is None else 1.0)
+    return count > 0
+
+
+def write(state: dict[str, Any], path: Path, config: Config) -> int:
+    """Write the state in two phases and give its size. An interrupted write leaves `path` as it was.
+
+    The directory must be there unless the run may create it: writing beside a missing mount would test the wrong disk.
+    """
+    if config.create_checkpoint_dir:
+        path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as stream:

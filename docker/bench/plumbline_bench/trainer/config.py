@@ -48,6 +48,7 @@ class Config:
     gradient_clip_norm: float | None
     seed: int
     checkpoint_dir: str | None
+    create_checkpoint_dir: bool
     output_dir: str
 
     @property
@@ -183,5 +184,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--learning-rate-warmup-steps", type=int)
     add("--seed", type=int, default=1)
     add("--checkpoint-dir", help="directory under test: write a checkpoint there, restore and compare it, remove it")
+    add("--create-checkpoint-dir", action="store_true", help="make that directory; otherwise it must be there")
     add("--output-dir", default=".", help="where mllog.txt, summary.json and compliance.json go")
     return parser

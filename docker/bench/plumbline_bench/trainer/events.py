@@ -88,15 +88,15 @@ class Events:
         for handler in self._logger.logger.handlers:
             handler.setLevel(logging.INFO)
 
-    def start(self, key: str, **metadata: Any) -> None:
-        """Log the start of an interval."""
+    def start(self, key: str, *, time_ms: int | None = None, **metadata: Any) -> None:
+        """Log the start of an interval, now or at the time that is given."""
         if self.active:
-            self._logger.start(key, metadata=metadata)
+            self._logger.start(key, metadata=metadata, time_ms=time_ms)
 
-    def end(self, key: str, **metadata: Any) -> None:
-        """Log the end of an interval."""
+    def end(self, key: str, *, time_ms: int | None = None, **metadata: Any) -> None:
+        """Log the end of an interval, now or at the time that is given."""
         if self.active:
-            self._logger.end(key, metadata=metadata)
+            self._logger.end(key, metadata=metadata, time_ms=time_ms)
 
     def event(self, key: str, value: Any, **metadata: Any) -> None:
         """Log a value."""

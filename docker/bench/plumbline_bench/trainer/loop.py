@@ -16,7 +16,6 @@ import torch
 from torch import nn
 
 from plumbline_bench.trainer.checkpoint import Result, try_checkpoint
-from plumbline_bench.trainer.compliance import check
 from plumbline_bench.trainer.config import PROXY_NOTE, Config
 from plumbline_bench.trainer.data import Batches, evaluation_share, make_corpus
 from plumbline_bench.trainer.events import Events
@@ -105,22 +104,10 @@ class Trainer:
     # -- the two modes
 
     def fixed_steps(self) -> None:
-        """Train a fixed number of steps, and time those behind the warm-up."""
+        """Train a fixed number of steps."""
         self._begin()
-        self.events.start("block_start", first_epoch_num=0, epoch_count=1, samples_count=0)
-        for number in range(self.config.total_steps):
-            started = time.perf_counter()
-            loss = self.step()
-            self.group.finish()
-            took = time.perf_counter() - started
-            measured = number >= self.config.warmup_steps
-            if measured:
-                self.progress.step_times.append(took)
-            self._log_step(loss, took if measured else None)
-        self.events.end("block_stop", first_epoch_num=0, samples_count=self._samples())
+        self._block(self.config.total_steps)
         self._evaluate_and_log()
-        if self.config.checkpoint_dir is not None:
-            self._try_checkpoint()
         self._end("completed")
 
     def to_target(self) -> None:
@@ -128,17 +115,25 @@ class Trainer:
         self._begin()
         status = "aborted"
         while self.progress.steps < self.config.max_steps and status == "aborted":
-            self.events.start(
-                "block_start", first_epoch_num=self._samples(), epoch_count=1, samples_count=self._samples()
-            )
-            for _ in range(min(self.config.eval_every, self.config.max_steps - self.progress.steps)):
-                self._log_step(self.step(), None)
-            self.events.end("block_stop", first_epoch_num=self._samples(), samples_count=self._samples())
+            self._block(min(self.config.eval_every, self.config.max_steps - self.progress.steps))
             if self._reached(self._evaluate_and_log()):
                 status = "success"
-        if self.config.checkpoint_dir is not None:
-            self._try_checkpoint()
         self._end(status)
+
+    def _block(self, steps: int) -> None:
+        """Train some steps, and time those behind the warm-up."""
+        here = self._samples()
+        self.events.start("block_start", first_epoch_num=here, epoch_count=1, samples_count=here)
+        for _ in range(steps):
+            started = time.perf_counter()
+            loss = self.step()
+            self.group.finish()
+            took = time.perf_counter() - started
+            measured = self.progress.steps > self.config.warmup_steps
+            if measured:
+                self.progress.step_times.append(took)
+            self._log_step(loss, took if measured else None)
+        self.events.end("block_stop", first_epoch_num=here, samples_count=self._samples())
 
     def _reached(self, accuracy: float) -> bool:
         return accuracy <= self.config.target if self.config.lower_is_better else accuracy >= self.config.target
@@ -147,15 +142,17 @@ class Trainer:
         self.group.wait()
         self.events.end("init_stop")
         self.progress.started_ms = time.time_ns() // 1_000_000
-        self.events.start("run_start")
+        self.events.start("run_start", time_ms=self.progress.started_ms)
         self.events.start("epoch_start", epoch_num=0)
 
     def _end(self, status: str) -> None:
+        self.progress.ended_ms = time.time_ns() // 1_000_000
         self.progress.status = status
+        if self.config.checkpoint_dir is not None:
+            self._try_checkpoint()  # behind the end of training; run_stop carries the time at which that was
         self.events.end("epoch_stop", epoch_num=self._samples())
         self.events.event("train_samples", self._samples())
-        self.progress.ended_ms = time.time_ns() // 1_000_000
-        self.events.end("run_stop", status=status, samples_count=self._samples())
+        self.events.end("run_stop", time_ms=self.progress.ended_ms, status=status, samples_count=self._samples())
 
     def _samples(self) -> int:
         return self.progress.steps * self.config.global_batch
@@ -178,9 +175,14 @@ class Trainer:
         result = try_checkpoint(self.model, self.optimizer, self.progress.steps, self.config, self.group)
         self.progress.checkpoint = result
         times = {"checkpoint_write_time": result.write_time, "checkpoint_read_time": result.read_time}
-        self.events.event("tracked_stats", times, step=self.progress.steps)
-        self.events.event("checkpoint_size_bytes", result.size_bytes)
-        self.events.event("checkpoint_restored", result.restored)
+        known = {name: value for name, value in times.items() if value is not None}
+        self.events.event("tracked_stats", known, step=self.progress.steps)
+        if result.size_bytes is not None:
+            self.events.event("checkpoint_size_bytes", result.size_bytes)
+        if result.restored is not None:
+            self.events.event("checkpoint_restored", result.restored)
+        if result.error is not None:
+            self.events.event("checkpoint_error", result.error)
 
 
 def train(config: Config, group: Group) -> int:
@@ -191,8 +193,10 @@ def train(config: Config, group: Group) -> int:
     trainer.fixed_steps() if config.mode == "fixed_steps" else trainer.to_target()
     if group.first:
         out = Path(config.output_dir)
-        findings = check(trainer.events.path, config.benchmark)
-        write_json(out / COMPLIANCE_NAME, findings)
+        if config.mode == "to_target":
+            from plumbline_bench.trainer.compliance import check  # noqa: PLC0415 - imports much, and only this needs it
+
+            write_json(out / COMPLIANCE_NAME, check(trainer.events.path, config.benchmark))
         write_json(out / SUMMARY_NAME, summary(config, trainer))
         print(_last_line(config, trainer.progress), flush=True)
     group.wait()

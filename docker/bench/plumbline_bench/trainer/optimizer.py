@@ -46,14 +46,17 @@ class Lamb(torch.optim.Optimizer):
         if group["weight_decay"]:
             update = update + group["weight_decay"] * weight
         weight_norm, update_norm = _norm(weight), _norm(update)
-        trust = weight_norm / update_norm if weight_norm > 0 and update_norm > 0 else 1.0
-        weight.add_(update, alpha=-group["lr"] * trust)
+        trust = torch.where((weight_norm > 0) & (update_norm > 0), weight_norm / update_norm, 1.0)
+        if hasattr(weight, "full_tensor"):
+            weight.add_(update, alpha=-group["lr"] * float(trust))
+        else:
+            weight.sub_(update * (group["lr"] * trust))
 
 
-def _norm(tensor: torch.Tensor) -> float:
+def _norm(tensor: torch.Tensor) -> torch.Tensor:
     """Give the Euclidean norm of the whole tensor, also when the ranks hold shards of it."""
     norm = torch.linalg.vector_norm(tensor)
-    return float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm)
+    return norm.full_tensor() if hasattr(norm, "full_tensor") else norm
 
 
 def make_optimizer(model: nn.Module, config: Config) -> torch.optim.Optimizer:
