@@ -47,6 +47,11 @@ def this_machine(nodes=1) -> Placement:
     )
 
 
+@pytest.fixture(autouse=True)
+def _memory(monkeypatch):
+    monkeypatch.setattr("plumbline.benchmarks._mxp_problem.machine_bytes", lambda: 16 << 30)
+
+
 def command(place: Placement, **given):
     return MODULE.command(place, resolve_params(MODULE, given, "test"))
 
@@ -163,6 +168,11 @@ def test_this_machine_runs_our_own_program():
     assert made.env == {"PYTHONPATH": "/p/docker/bench", "OMP_WAIT_POLICY": "PASSIVE"}
     assert made.expect == {"n": 16384, "nb": 256, "p": 1, "q": 1, "tests": 1}, "auto may choose: it is not asserted"
     assert command(this_machine(), precision="bf16").expect["precision"] == "BF16"
+
+
+def test_a_small_machine_gets_a_smaller_matrix(monkeypatch):
+    monkeypatch.setattr("plumbline.benchmarks._mxp_problem.machine_bytes", lambda: 4 << 30)
+    assert _n(this_machine()) == 8192
 
 
 def test_one_gpu_may_run_our_own_program():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import shlex
 from collections.abc import Mapping
@@ -16,7 +17,8 @@ OWN_PROGRAM = "plumbline_bench.hpl_mxp"
 _OWN_PRECISIONS = ("auto", "bf16", "fp16", "fp32")
 _SLOPPY_NUMBERS = {"fp8": "1", "fp16": "2"}
 """How images up to 25.4 spell --sloppy-type. Source: usage of their hpl-mxp.sh."""
-_DEFAULT_N = {Device.CPU: 16384}
+_CPU_ORDERS = ((8 << 30, 16384), (0, 8192))
+"""Machine memory in bytes, from the largest → the order that it holds with room: 12 bytes an element are needed."""
 _DEFAULT_NB = {Device.CPU: 256, Device.GPU: 2048}
 _DEVICE_SHARE = 0.85
 _DEVICE_BYTES = 4
@@ -140,14 +142,19 @@ def _order(placement: Placement, params: Params, step: int, own: bool) -> int:
 
 
 def _default_order(placement: Placement, own: bool) -> float:
-    if placement.device in _DEFAULT_N:
-        return float(_DEFAULT_N[placement.device])
+    if placement.device is Device.CPU:
+        return float(next(order for least, order in _CPU_ORDERS if machine_bytes() >= least))
     if (match := _MEMORY.search(placement.accelerator)) is None:
         raise ConfigError(
             f"hpl_mxp.n: the memory of accelerator {placement.accelerator!r} is not in its name; write n in the profile"
         )
     node_bytes = float(match[1]) * 1e9 * placement.accelerators_per_node
     return math.sqrt(_DEVICE_SHARE * node_bytes / (_OWN_GPU_BYTES if own else _DEVICE_BYTES))
+
+
+def machine_bytes() -> int:
+    """Give this machine's memory: the local launcher plans where it runs."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def _whole(params: Params, key: str) -> int | None:

@@ -60,8 +60,8 @@ INDICATORS = (
 PARAMETERS: Mapping[str, Parameter] = {
     "n": Parameter(
         default=None,
-        meaning="order of the matrix at one node; none: 16384 on a CPU, on GPUs what their memory holds (by the "
-        "accelerator's name, such as H100-SXM5-80GB)",
+        meaning="order of the matrix at one node; none: 16384 on a CPU (8192 below 8 GiB), on GPUs what their memory "
+        "holds (by the accelerator's name, such as H100-SXM5-80GB)",
     ),
     "scaling": Parameter(
         default="weak", meaning="n over more nodes: weak keeps the matrix per GPU, strong keeps n",
