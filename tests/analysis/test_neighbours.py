@@ -57,5 +57,5 @@ def test_the_worst_comes_first():
 def test_scatter_widens_the_limit_and_never_narrows_it():
     assert spread_limit([1.0] * 9, 0.95, 4) == 0.95
     noisy = [0.8, 0.9, 1.0, 1.1, 1.2]
-    assert spread_limit(noisy, 0.95, 4) == pytest.approx(1 - 4 * 1.4826 * 0.1)
+    assert spread_limit(noisy, 0.95, 4) == pytest.approx(1 - 8 * 1.4826 * 0.1)
     assert spread_limit([], 0.95, 4) == 0.95 and spread_limit([np.nan], 0.95, 4) == 0.95

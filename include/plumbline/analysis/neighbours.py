@@ -14,6 +14,18 @@ if TYPE_CHECKING:
 LEAST_PEERS = 5
 """Fewer peers say too little: with four, one value moves the median and the spread by as much as it is off itself."""
 
+_SIGMAS = ((5, 8.0), (32, 8.0), (64, 6.0), (128, 5.3), (1024, 4.9))
+"""(peers, MADs): how far a healthy one of 32 and more strays once in a million. The spread of fewer is hardly
+known, and no multiple of it would do: there the floor, which is the indicator's own known scatter, carries the limit."""
+
+
+def sigmas_needed(peers: int) -> float:
+    """Give the multiple of the scaled MAD that a healthy value passes about once in a million, for so many peers."""
+    import numpy as np
+
+    counts, values = zip(*_SIGMAS, strict=True)
+    return float(np.exp(np.interp(np.log(max(peers, 1)), np.log(counts), np.log(values))))
+
 
 def shares(values: Sequence[float] | numpy.ndarray, better: Better) -> numpy.ndarray:
     """Give each value's share of the median of all, turned so that less than 1 is worse.
@@ -36,7 +48,8 @@ def shares(values: Sequence[float] | numpy.ndarray, better: Better) -> numpy.nda
 def spread_limit(values: Sequence[float] | numpy.ndarray, floor: float, sigmas: float) -> float:
     """Give the lowest share that is still ordinary: `floor`, or lower where the peers themselves scatter more.
 
-    The limit is min(floor, median - sigmas · 1.4826 · MAD), so that a noisy indicator accuses nobody. NaN is left out.
+    The limit is min(floor, median - k · 1.4826 · MAD), so that a noisy indicator accuses nobody; k is `sigmas`, or more
+    where the peers are few (sigmas_needed). NaN is left out.
     """
     import numpy as np
 
@@ -45,7 +58,8 @@ def spread_limit(values: Sequence[float] | numpy.ndarray, floor: float, sigmas: 
     if not len(array):
         return floor
     median = float(np.median(array))
-    return min(floor, median - sigmas * MAD_TO_SIGMA * float(np.median(np.abs(array - median))))
+    spread = MAD_TO_SIGMA * float(np.median(np.abs(array - median)))
+    return min(floor, median - max(sigmas, sigmas_needed(len(array))) * spread)
 
 
 def outliers(

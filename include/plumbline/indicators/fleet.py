@@ -30,7 +30,10 @@ def inventory_coverage(rows: Rows) -> Iterator[Derived]:
 
 
 def shares_of_peers(rows: Rows) -> Iterator[Derived]:
-    """Give each value's share of the median of all places at its rung, where at least LEAST_PEERS are planned."""
+    """Give each headline value's share of the median of all places at its rung, with at least LEAST_PEERS planned.
+
+    Only headline indicators: comparing every message size of every group would raise an alarm every healthy night.
+    """
     groups: dict[tuple[str, str, str, int, str], list[ExpectedRow]] = {}
     for row in rows.readout.expected:
         key = (row.benchmark, row.benchmark_version, row.indicator, row.node_count, row.params)
@@ -56,4 +59,4 @@ def _comparable(benchmark: str, name: str) -> Indicator | None:
         meant = indicator(benchmark, name)
     except ConfigError:
         return None
-    return meant if meant.judged and meant.better is not Better.NEITHER else None
+    return meant if meant.headline and meant.judged and meant.better is not Better.NEITHER else None
