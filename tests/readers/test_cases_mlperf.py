@@ -17,7 +17,7 @@ from plumbline.readers.source import Source
 ROOT = Path(__file__).parents[2]
 CASES = Path(os.environ.get("PLUMBLINE_CASES", ROOT.parent / "shared" / "cases"))
 
-pytestmark = pytest.mark.skipif(not (CASES / "INDEX.tsv").exists(), reason="no folder with recorded third-party outputs")
+pytestmark = pytest.mark.skipif(not (CASES / "INDEX.tsv").exists(), reason="no folder of recorded outputs")
 
 NOT_IN_THE_LOG = {"entry", "accelerators", "accelerator", "system_name"}
 """What the index knows from other files: the runs beside this one, and the system description."""

@@ -35,6 +35,9 @@ def run_of(document: Mapping[str, Any]) -> Run:
             everyone = job
         else:
             jobs.append(job)
+    if everyone is None and len({(job.hostname, job.port) for job in jobs}) > 1:
+        # Once every client has reported, fio adds an entry for all of them.
+        problems.append("several clients reported, and not all of them: there is no entry for all clients")
     version = document.get("fio version")
     return Run(
         container=container,

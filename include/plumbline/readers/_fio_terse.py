@@ -8,6 +8,7 @@ from dataclasses import replace
 from plumbline.readers._fio_model import DIRECTIONS, Job, Latency, Transfer
 
 TERSE = re.compile(r"(?:[345];fio-[^;]{1,80};|2;)[^;]*;\d{1,9};\d{1,9};")
+_DECIMAL = re.compile(r"\d{1,30}(?:\.\d{1,30})?")
 
 
 def terse_job(line: str) -> Job | None:
@@ -27,21 +28,21 @@ def terse_job(line: str) -> Job | None:
         )
         return Job(
             name=fields[first - 3],
-            group=int(fields[first - 2]),
-            error=int(fields[first - 1]),
+            group=_whole(fields[first - 2]),
+            error=_whole(fields[first - 1]),
             transfers=tuple(transfer for transfer in transfers if transfer.ran),
         )
-    except ValueError:
+    except (ValueError, IndexError):
         return None
 
 
 def _terse_transfer(way: str, fields: list[str]) -> Transfer:
-    kib, rate, iops, runtime = (int(field) for field in fields[:4])
-    cells = [field.split("%=") for field in fields[12:] if "%=" in field]
-    percentiles = {float(p): float(int(value)) for p, value in cells if 0 < float(p) <= 100}
+    kib, rate, iops, runtime = (_whole(field) for field in fields[:4])
+    cells = [field.split("%=", 1) for field in fields[12:] if "%=" in field]
+    percentiles = {float(p): float(_whole(value)) for p, value in cells if 0 < _number(p) <= 100}
     end = 12 + len(cells)
     means = {"submission": fields[6], "completion": fields[10], "total": fields[end + 2]}
-    latency = {kind: Latency(mean_us=mean) for kind, text in means.items() if (mean := float(text)) > 0}
+    latency = {kind: Latency(mean_us=mean) for kind, text in means.items() if (mean := _number(text)) > 0}
     if "completion" in latency:
         latency["completion"] = replace(latency["completion"], percentiles=percentiles)
     return Transfer(
@@ -53,3 +54,17 @@ def _terse_transfer(way: str, fields: list[str]) -> Transfer:
         total_bytes=kib * 1024,
         latency=latency,
     )
+
+
+def _whole(text: str) -> int:
+    """Read a whole number as fio prints one. Raises ValueError."""
+    if not text.isascii() or not text.isdigit() or len(text) > 20:
+        raise ValueError(text)
+    return int(text)
+
+
+def _number(text: str) -> float:
+    """Read a decimal as fio prints one. Raises ValueError."""
+    if _DECIMAL.fullmatch(text) is None:
+        raise ValueError(text)
+    return float(text)

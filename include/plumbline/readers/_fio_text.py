@@ -296,6 +296,10 @@ class TextReports:
             )
         return found
 
+    def connected(self) -> int:
+        """Give how many clients fio's server mode said it had, in reports that show no job."""
+        return max((report.banners for report in self._reports if not report.blocks), default=0)
+
     def announced(self) -> int:
         """Give how many processes were announced in reports that show no job."""
         return sum(h.started for r in self._reports if not r.blocks for h in r.hosts.values())

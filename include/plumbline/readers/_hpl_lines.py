@@ -185,7 +185,8 @@ def _marked(block: list[bytes]) -> Iterator[bytes]:
 
 
 def _line(raw: bytes, whole: bool) -> Line:
-    return Line(strip_prefix(strip_ansi(raw.decode("utf-8", "replace"))), whole)
+    # No line of these tools starts with one word and a colon, so a host name there is pdsh's or a collector's.
+    return Line(strip_prefix(strip_ansi(raw.decode("utf-8", "replace")), hosts=True), whole)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ _MOST_PIECE_BYTES = 64 << 10
 _KEY = re.compile(r'\\?"key\\?":\s*\\?"([A-Za-z0-9_.+-]{1,80})\\?"')
 _DIGITS = re.compile(r"\d+")
 _LONGEST_PREFIX = 40
+_MOST_PREFIXES = 200
 
 
 class _RepeatedKeyError(ValueError):
@@ -83,9 +84,11 @@ class Lines:
             yield self._give_up()
 
     def _records(self, line: bytes) -> Iterator[Record | Damaged]:
-        text = strip_ansi(line.decode("utf-8", "replace"))
+        text = line.decode("utf-8", "replace")
+        self._count_prefix(text[: text.find(_MARK)])
+        text = strip_ansi(text)
         position = text.find(_MARK)
-        origin = self._origin(text[: max(position, 0)])
+        origin = _origin(text[: max(position, 0)])
         whole_line_tried = False
         while position >= 0:
             position += len(_MARK)
@@ -106,15 +109,10 @@ class Lines:
                 yield Damaged(_seeming_key(part), part[:160])
             position = following
 
-    def _origin(self, before: str) -> str:
-        """Count the prefix by its shape, and give the rank that it names."""
-        shape = _DIGITS.sub("N", before[:400].strip())[:_LONGEST_PREFIX]
-        if shape in self.prefixes or len(self.prefixes) < 200:
+    def _count_prefix(self, before: str) -> None:
+        shape = _DIGITS.sub("N", before[:400].strip())[:_LONGEST_PREFIX] if before else ""
+        if shape in self.prefixes or len(self.prefixes) < _MOST_PREFIXES:
             self.prefixes[shape] = self.prefixes.get(shape, 0) + 1
-        if not shape:
-            return ""
-        origin, rest = peel(before[:400])
-        return "" if rest.strip() else origin
 
     def _continue(self, line: bytes) -> Iterator[Record | Damaged]:
         """Try a line as the continuation of a record that a terminal's width has cut."""
@@ -137,13 +135,21 @@ class Lines:
         return Damaged(_seeming_key(part), part[:160])
 
 
+def _origin(before: str) -> str:
+    """Give the rank that a prefix names; '' where there is none, or other text as well."""
+    if not before or before.isspace():
+        return ""
+    origin, rest = peel(before[:400])
+    return "" if rest.strip() else origin
+
+
 def _joined(pieces: list[bytes]) -> Record | None:
     """Read a record from its pieces: as they are, or each without its collector's prefix."""
     texts = [strip_ansi(piece.decode("utf-8", "replace")) for piece in pieces]
     start = texts[0].rfind(_MARK) + len(_MARK)
-    origin, rest = peel(texts[0][: start - len(_MARK)][:400])
+    origin = _origin(texts[0][: start - len(_MARK)])
     for continuation in (texts[1:], [peel(text)[1] for text in texts[1:]]):
-        record, _ = _read(texts[0][start:] + "".join(continuation), "" if rest.strip() else origin)
+        record, _ = _read(texts[0][start:] + "".join(continuation), origin)
         if record is not None:
             return record
     return None

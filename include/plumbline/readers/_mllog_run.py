@@ -14,6 +14,8 @@ from plumbline.readers.reading import Reading
 
 _LONGEST_RUN_MS = 400 * 86_400_000
 _CLOCK_SLACK_MS = 1_000
+_SAME_TIME_MS = 250
+"""Ranks log the same thing together, behind a collective; a harness that evaluates twice takes longer than that."""
 _MOST_SETTINGS = 400
 _MOST_REMEMBERED = 50_000
 _ROW_KEYS = frozenset(("eval_accuracy", "tracked_stats", "run_start", "run_stop", "power_reading"))
@@ -26,20 +28,21 @@ _ONE_VALUED = ("submission_benchmark", "global_batch_size")
 
 
 class _Seen:
-    """The last 50,000 to 100,000 things seen: enough for ranks that log together, bounded for any log."""
+    """The last 50,000 to 100,000 things and when: enough for ranks that log together, bounded for any log."""
 
     def __init__(self) -> None:
-        self._new: set[int] = set()
-        self._old: set[int] = set()
+        self._new: dict[int, float] = {}
+        self._old: dict[int, float] = {}
 
-    def add(self, thing: object) -> bool:
-        """Remember a thing and say whether it is new."""
+    def add(self, thing: object, time_ms: float) -> bool:
+        """Remember a thing and say whether it is new, or was seen at quite another time."""
         mark = hash(thing)
-        if mark in self._new or mark in self._old:
+        before = self._new.get(mark, self._old.get(mark))
+        if before is not None and abs(time_ms - before) <= _SAME_TIME_MS:
             return False
-        self._new.add(mark)
+        self._new[mark] = time_ms
         if len(self._new) >= _MOST_REMEMBERED:
-            self._old, self._new = self._new, set()
+            self._old, self._new = self._new, {}
         return True
 
 
@@ -104,7 +107,7 @@ class Run:
             self._seed(record.value)
         elif key == "eval_stop":
             if self.stop_ms is None and self._owned("eval_stop", record):
-                self.eval_marks += self.seen.add(("eval_stop", record.time_ms, *coordinates(record).items()))
+                self.eval_marks += self.seen.add(("eval_stop", *coordinates(record).items()), record.time_ms)
         elif key == "power_measurement_stop":
             self.power_stops += 1
         else:
@@ -157,7 +160,8 @@ class Run:
 
     def _is_new(self, name: str, value: float, record: Record, where: dict[str, Scalar]) -> bool:
         time_ms = None if where else record.time_ms
-        fresh = self._owned(name, record) and self.seen.add((name, value, time_ms, record.namespace, *where.items()))
+        thing = (name, value, time_ms, record.namespace, *where.items())
+        fresh = self._owned(name, record) and self.seen.add(thing, record.time_ms)
         self.duplicates += not fresh
         return fresh
 
@@ -206,7 +210,7 @@ class Run:
     def _power(self, record: Record) -> Iterator[Reading]:
         value = number(record.value)
         where = {**coordinates(record), "time_ms": int(record.time_ms)}
-        if value is not None and self.seen.add(("power", value, record.namespace, *where.items())):
+        if value is not None and self.seen.add(("power", value, record.namespace, *where.items()), record.time_ms):
             yield Reading("power", value, "W", where)
 
     def _phase(self, params: dict[str, Scalar]) -> dict[str, Scalar]:

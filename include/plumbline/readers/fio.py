@@ -111,6 +111,7 @@ class _Output:
         self.fatal: list[str] = []
         self.signals: list[int] = []
         self.announced = 0
+        self.connected = 0
         self.first_line = ""
 
     def jobs(self) -> list[Job]:
@@ -131,7 +132,7 @@ class _Output:
 
     def add_text(self, text: TextReports) -> None:
         """Add the runs in text and terse form, unless they are the same reports in a second format."""
-        self.announced = text.announced()
+        self.announced, self.connected = text.announced(), text.connected()
         for run in text.runs():
             mine = {_fingerprint(job) for job in run.jobs}
             known = {_fingerprint(job) for job in self.jobs()}
@@ -283,6 +284,9 @@ def _statement(output: _Output, expect: Mapping[str, Scalar]) -> Completeness:
         if run.container == "terse" and "jobs" not in expect:
             causes.append((Status.UNKNOWN, "terse output has no end mark, and no number of jobs was expected"))
     causes += [(Status.INCOMPLETE, problem) for job in jobs for problem in shortfalls(job)]
+    clients = {(job.hostname, job.port) for job in jobs if job.hostname is not None}
+    if clients and output.connected > len(clients):
+        causes.append((Status.INCOMPLETE, f"{output.connected} clients connected, {len(clients)} reported"))
     for key, wrong in differences(jobs, expect, errors=len(errors)):
         status = Status.INCOMPLETE if key == "jobs" else Status.FAILED
         causes.append((Status.UNKNOWN if wrong.startswith("not told") else status, f"{key}: {wrong}"))

@@ -65,6 +65,8 @@ FACTS: Mapping[str, str] = {
     "n_run_stop": "run_stop records",
     "run_stop_status": "what run_stop says, of each run in order",
     "status": "success, aborted, incomplete, not_started, or another word of run_stop; of several runs the worst",
+    "run_start_ms": "time of run_start, milliseconds since 1970",
+    "run_stop_ms": "time of run_stop, milliseconds since 1970",
     "time_to_train_ms": "milliseconds from run_start to run_stop, of a success",
     "time_to_train_min": "the same in minutes",
     "elapsed_until_abort_ms": "milliseconds from run_start to a run_stop that doesn't say success",
@@ -104,10 +106,8 @@ _WORST = (
     Status.COMPLETE, Status.UNKNOWN, Status.NOT_STARTED, Status.INCOMPLETE, Status.ABORTED, Status.FAILED,
 )  # fmt: skip
 _LAUNCH = re.compile(
-    rb":::(?:DLPAL|SYSJSON)|STARTING TIMING RUN|RUNANDTIME_|Beginning trial|torch\.distributed|\bpython3? |"
-    rb"\b(?:srun|sbatch|slurm|mpirun|torchrun|docker|pyxis|enroot|kubectl|deepspeed|training|trainer)\b|"
-    rb"Traceback \(most recent call last\)",
-    re.IGNORECASE,
+    rb":::(?:DLPAL|SYSJSON)|STARTING TIMING RUN|RUNANDTIME_|Beginning trial|torch\.distributed|torchrun|"
+    rb"\b(?:srun|slurmstepd|sbatch|mpirun|pyxis|enroot)\b|Traceback \(most recent call last\)"
 )
 _BINARY = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 
@@ -203,27 +203,32 @@ def _facts(lines: Lines, book: Book) -> Iterator[Fact]:
 
 
 def _run_facts(run: Run) -> dict[str, Any]:
-    facts: dict[str, Any] = {"status": run.status}
-    if run.elapsed_ms is not None and run.stop_ms is not None:
-        kind = "time_to_train" if run.time_to_train_ms is not None else "elapsed_until_abort"
-        if run.status != "success" or run.time_to_train_ms is not None:
-            facts[f"{kind}_ms"] = _whole(run.elapsed_ms)
-            facts[f"{kind}_min"] = run.elapsed_ms / 60_000
-    if run.last_eval is not None:
-        facts["last_eval_accuracy"] = run.last_eval
-    if run.seeds:
-        facts["seed"] = next(iter(run.seeds))
-    facts |= {name: run.settings[name] for name in _RUN_FACTS if name in run.settings}
-    facts["settings"] = {name: value for name, value in run.settings.items() if name not in _RUN_FACTS}
-    if run.final:
-        facts["final_statistics"] = run.final
-    if run.not_finite:
-        facts["not_finite"] = run.not_finite
-    if run.duplicates:
-        facts["duplicate_records"] = run.duplicates
-    if run.went_back_ms > 0:
-        facts["clock_went_back_ms"] = _whole(run.went_back_ms)
-    return facts
+    told = {
+        "status": run.status,
+        **_times(run),
+        "last_eval_accuracy": run.last_eval,
+        "seed": next(iter(run.seeds), None),
+        **{name: run.settings.get(name) for name in _RUN_FACTS},
+        "settings": {name: value for name, value in run.settings.items() if name not in _RUN_FACTS},
+        "final_statistics": run.final or None,
+        "not_finite": run.not_finite or None,
+        "duplicate_records": run.duplicates or None,
+        "clock_went_back_ms": _whole(run.went_back_ms) or None,
+    }
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _times(run: Run) -> dict[str, Any]:
+    times: dict[str, Any] = {
+        name: _whole(time_ms)
+        for name, time_ms in (("run_start_ms", run.start_ms), ("run_stop_ms", run.stop_ms))
+        if time_ms is not None
+    }
+    success = run.time_to_train_ms is not None
+    if run.elapsed_ms is not None and (success or run.status != "success"):
+        kind = "time_to_train" if success else "elapsed_until_abort"
+        times |= {f"{kind}_ms": _whole(run.elapsed_ms), f"{kind}_min": run.elapsed_ms / 60_000}
+    return times
 
 
 def _whole(value: float) -> float | int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,6 +23,10 @@ from plumbline_bench.trainer.config import Config
 from plumbline_bench.trainer.group import Group, plain
 from plumbline_bench.trainer.model import LanguageModel
 from plumbline_bench.trainer.optimizer import make_optimizer
+
+
+_PREFIX = "plumbline-checkpoint-"
+_ABANDONED_AFTER_S = 86_400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +47,9 @@ def try_checkpoint(
     model: nn.Module, optimizer: torch.optim.Optimizer, step: int, config: Config, group: Group
 ) -> Result:
     """Write a checkpoint into the directory under test, restore it on every rank, compare, and remove it."""
-    directory = Path(str(config.checkpoint_dir))
-    path = directory / f"plumbline-{config.benchmark}-n{config.nodes}-s{config.seed}.pt"
+    # Groups share the directory: rank 0 draws the name, and the sum over ranks tells it to all.
+    (mark,) = group.total(float(secrets.randbits(48)) if group.first else 0.0)
+    path = Path(str(config.checkpoint_dir)) / f"{_PREFIX}{int(mark):012x}.pt"
     state = full_state(model, optimizer, step, config)
     group.wait()
     try:
@@ -57,7 +63,7 @@ def try_checkpoint(
     finally:
         group.wait()
         if group.first:
-            remove(path)
+            path.unlink(missing_ok=True)
     return Result(size_bytes=size, write_time=write_time, read_time=read_time, restored=not different)
 
 
@@ -84,6 +90,7 @@ def write(state: dict[str, Any], path: Path, config: Config) -> int:
     """
     if config.create_checkpoint_dir:
         path.parent.mkdir(parents=True, exist_ok=True)
+    remove_abandoned(path.parent)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as stream:
@@ -105,11 +112,12 @@ def write(state: dict[str, Any], path: Path, config: Config) -> int:
     return size
 
 
-def remove(path: Path) -> None:
-    """Remove a checkpoint and what interrupted writes of it left."""
-    path.unlink(missing_ok=True)
-    for left in path.parent.glob(f".{path.name}.*.tmp"):
-        left.unlink(missing_ok=True)
+def remove_abandoned(directory: Path) -> None:
+    """Remove what runs left that were killed a day ago or longer."""
+    for left in (*directory.glob(f"{_PREFIX}*.pt"), *directory.glob(f".{_PREFIX}*.tmp")):
+        with contextlib.suppress(OSError):
+            if time.time() - left.stat().st_mtime > _ABANDONED_AFTER_S:
+                left.unlink()
 
 
 def full_state(model: nn.Module, optimizer: torch.optim.Optimizer, step: int, config: Config) -> dict[str, Any]:

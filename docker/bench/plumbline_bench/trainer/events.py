@@ -43,7 +43,7 @@ def hyperparameters(config: Config, corpus: Corpus) -> Iterator[tuple[str, Any]]
     yield "precision", config.precision
     yield "mode", config.mode
     yield "planned_steps", config.total_steps
-    yield "planned_warmup_steps", config.warmup_steps if config.mode == "fixed_steps" else 0
+    yield "planned_warmup_steps", config.warmup_steps
     if config.mode == "to_target":
         yield "target_accuracy", config.target
     yield "model_flops_per_token", flops_per_token(config)
