@@ -206,6 +206,7 @@ def test_a_failed_check_fails_the_output(name):
 WRAPS = {
     "CRLF": lambda line: f"{line}\r",
     "colour": lambda line: f"\x1b[0;31m{line}\x1b[0m",
+    "pdsh": lambda line: f"node12: {line}",
     "mpirun tag": lambda line: f"[1,0]<stdout>:{line}",
     "srun label": lambda line: f"0: {line}",
     "kubernetes": lambda line: f"2026-01-01T00:00:00.000000000Z stdout F {line}",

@@ -208,6 +208,7 @@ def test_one_failed_check_of_two_fails_the_output(name):
 
 WRAPS = {
     "CRLF": lambda line: f"{line}\r",
+    "pdsh": lambda line: f"node12: {line}",
     "mpirun tag": lambda line: f"[1,0]<stdout>:{line}",
     "kubernetes": lambda line: f"2026-01-01T00:00:00.000000000Z stdout F {line}",
     "NCCL between": lambda line: f"{line}\nnode1:12:12 [0] NCCL INFO Channel 00 : 0 -> 1",
