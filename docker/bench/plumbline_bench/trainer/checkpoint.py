@@ -24,7 +24,6 @@ from plumbline_bench.trainer.group import Group, plain
 from plumbline_bench.trainer.model import LanguageModel
 from plumbline_bench.trainer.optimizer import make_optimizer
 
-
 _PREFIX = "plumbline-checkpoint-"
 _ABANDONED_AFTER_S = 86_400
 
