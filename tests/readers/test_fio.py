@@ -115,6 +115,16 @@ def test_client_server_json_counts_the_sum_of_all_clients_once() -> None:
     assert {r.params["instance"] for r in output.readings} == {0, 1, 2, 3}
 
 
+def test_a_client_that_did_not_report_is_missed() -> None:
+    document = json.loads(recorded("client_server.json"))
+    document["client_stats"] = document["client_stats"][:3]
+    assert Output(text_of(document)).end.status is Status.INCOMPLETE
+    banner = "hostname=h{}, be=0, 64-bit, os=Linux, arch=x86-64, fio=fio-3.33, flags=1\n"
+    document["client_stats"] = document["client_stats"][:2]
+    assert Output(banner.format(1) + text_of(document)).end.status is Status.COMPLETE
+    assert Output(banner.format(1) + banner.format(2) + text_of(document)).end.status is Status.INCOMPLETE
+
+
 def test_client_server_text_knows_the_hosts() -> None:
     output = Output(recorded("client_server.txt"))
     assert output.end.status is Status.COMPLETE
@@ -504,3 +514,14 @@ def test_damaged_recordings_are_read_or_refused(data: st.DataObject) -> None:
         Output(bytes(raw))
     except OutputError:
         return
+
+
+@pytest.mark.parametrize(
+    ("find", "put"), [("=395;", "=-395;"), (";580411;", ";58_0411;"), (";0%=0;0%=0;", ";0%=0" * 15 + ";")]
+)
+def test_damaged_terse_lines_are_no_rows(find: str, put: str) -> None:
+    plain = recorded("terse_v3.txt").decode()
+    assert find in plain
+    output = Output(plain.replace(find, put, 1), jobs=3)
+    assert output.end.status is Status.INCOMPLETE
+    assert output.facts["n_jobs"] == 2

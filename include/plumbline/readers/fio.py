@@ -167,10 +167,10 @@ def _gather(source: Source) -> _Output:
     text = TextReports()
     held: str | None = None
     for item in sift(source):
+        if held is not None:
+            text.feed(held)
+        held = item if isinstance(item, str) else None
         if isinstance(item, str):
-            if held is not None:
-                text.feed(held)
-            held = item
             output.first_line = output.first_line or item
             if "fio: " in item:
                 output.add_message(item)
