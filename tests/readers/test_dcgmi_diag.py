@@ -125,6 +125,8 @@ def test_a_document_that_says_why_it_could_not_run():
     assert read.facts["runtime_error"] == "Error: Unable to complete diagnostic."
     refused = outcome(reader, "Error: unable to establish a connection to the specified host: localhost\n")
     assert refused.status is Status.NOT_STARTED
+    text = 'Error: Unable to run diagnostic on unsupported GPU 0.\n{"DCGM GPU Diagnostic":{"version":"4.2.3"}}\n'
+    assert outcome(reader, text).status is Status.NOT_STARTED
 
 
 def test_iterations_are_runs():

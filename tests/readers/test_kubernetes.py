@@ -454,3 +454,18 @@ def test_sniff():
     for text in (EVICTED, JOB, EVENTS, WIDE, PODS, SUCCEEDED, LIST):
         assert reader.sniff(text) >= 0.9
     assert reader.sniff("hello\n") == 0
+
+
+def test_the_older_table_of_a_description():
+    text = (
+        "Name:\t\tbench-0\nNamespace:\tbench\nNode:\t\t<none>\nStatus:\t\tPending\nContainers:\n  bench:\n"
+        "    Image:\tregistry.example/bench:1\nEvents:\n"
+        "  FirstSeen\tLastSeen\tCount\tFrom\t\t\tSubObjectPath\tType\t\tReason\t\t\tMessage\n"
+        "  ---------\t--------\t-----\t----\t\t\t-------------\t--------\t------\t\t\t-------\n"
+        "  5m\t\t14s\t\t22\tdefault-scheduler\t\t\tWarning\t\tFailedScheduling\t"
+        "0/2 nodes are available: 2 Insufficient nvidia.com/gpu.\n"
+    )
+    read = outcome(reader, text)
+    assert read.facts["category"] == "missing_gpu"
+    assert (read.facts["events"], read.facts["warnings"]) == (1, 1)
+    assert read.facts["phase"] == "Pending"

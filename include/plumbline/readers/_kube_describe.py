@@ -44,7 +44,8 @@ class Described:
 def described(text: str) -> Iterator[Described]:
     """Give every object that was described in `text`."""
     block: list[str] = []
-    for line in text.splitlines():
+    for raw in text.splitlines():
+        line = raw.expandtabs(8)
         if re.match(r"Name: +\S", line):
             if block:
                 yield from _read(block)

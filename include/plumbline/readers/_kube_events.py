@@ -14,7 +14,7 @@ _TIMES = re.compile(
 _SECONDS = (31536000, 86400, 3600, 60, 1)
 _COLUMNS = (
     "NAMESPACE", "LAST SEEN", "FIRST SEEN", "LASTSEEN", "FIRSTSEEN", "COUNT", "NAME", "KIND", "SUBOBJECT", "TYPE",
-    "REASON", "OBJECT", "SOURCE", "MESSAGE", "AGE", "FROM",
+    "REASON", "OBJECT", "SOURCE", "MESSAGE", "AGE", "FROM", "SUBOBJECTPATH",
 )  # fmt: skip
 _TYPES = ("Normal", "Warning")
 _NEVER = float("inf")
@@ -84,7 +84,7 @@ class EventTable:
 
     def row(self, line: str) -> KubeEvent | None:
         """Read a row; None when the line is none."""
-        cells = self._by_position(line) or self._by_gaps(line)
+        cells = self._by_position(line.expandtabs(8)) or self._by_gaps(line)
         if cells is None:
             return None
         times = _TIMES.fullmatch(cells.get("LAST SEEN") or cells.get("AGE") or cells.get("LASTSEEN") or "")

@@ -87,9 +87,9 @@ def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
     text = source.text()
     found = find_documents(text, "Diagnostic")
     bodies = [part for document in found.objects for part in walk(document) if is_body(part)]
-    if not bodies:
-        refused = _REFUSED.search(text)
-        if refused and '"test_categories"' not in text:
+    refused = None if '"test_categories"' in text or '"runtime_error"' in text else _REFUSED.search(text)
+    if not bodies or refused:
+        if refused:
             yield Fact("runtime_error", refused[1].strip())
             yield Completeness(NAME, Status.NOT_STARTED, {}, {"tests": 0}, refused[1].strip())
             return

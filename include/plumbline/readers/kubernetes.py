@@ -73,7 +73,7 @@ _ERROR = re.compile(
 )
 _NEW_EVENTS = re.compile(r"^(?:LAST SEEN|LASTSEEN|NAMESPACE +LAST SEEN|FIRSTSEEN)\s", re.MULTILINE)
 _PODS = re.compile(r"^(?:NAMESPACE +)?NAME +READY +STATUS +RESTARTS +AGE", re.MULTILINE)
-_NAMED = re.compile(r"^Name: +\S", re.MULTILINE)
+_NAMED = re.compile(r"^Name:[ \t]+\S", re.MULTILINE)
 _YAML = re.compile(r"^(?:- )?apiVersion: v1\s*$", re.MULTILINE)
 _YAML_LIMIT_BYTES = 2 << 20
 _SLOW_YAML_LIMIT_BYTES = 128 << 10
@@ -104,9 +104,7 @@ def sniff(head: str) -> float:
     """Look for kubectl's tables and descriptions, or for API objects."""
     if _NEW_EVENTS.search(head) or _PODS.search(head):
         return 0.95
-    if re.search(r"^Name: +\S", head, re.MULTILINE) and re.search(
-        r"^(?:Namespace|Roles|Containers): *", head, re.MULTILINE
-    ):
+    if _NAMED.search(head) and re.search(r"^(?:Namespace|Roles|Containers): *", head, re.MULTILINE):
         return 0.9
     if re.search(r'"kind" ?: ?"(?:Pod|PodList|Event|EventList|List|Status)"', head) and '"apiVersion"' in head:
         return 0.95
