@@ -46,12 +46,12 @@ BENCHMARKS = {
     "collective": SimpleNamespace(
         NAME="collective",
         INDICATORS=(
-            made_up("bus_bandwidth", "GB/s", Better.HIGHER),
+            made_up("bus_bandwidth", "GB/s", Better.HIGHER, headline=True),
             made_up("latency", "us", Better.LOWER),
             made_up("rounding", "1", Better.NEITHER, judged=False),
         ),
     ),
-    "matrix": SimpleNamespace(NAME="matrix", INDICATORS=(made_up("rate", "TFLOPS", Better.HIGHER),)),
+    "matrix": SimpleNamespace(NAME="matrix", INDICATORS=(made_up("rate", "TFLOPS", Better.HIGHER, headline=True),)),
 }
 
 
@@ -141,14 +141,18 @@ def profile(nodes: int = 16, **more: Any) -> ClusterProfile:
     )
 
 
-def suite(**gate: Any) -> Suite:
+def suite(rungs: tuple[int, ...], repeats: int = 1, **gate: Any) -> Suite:
     return Suite.model_validate(
         {
             "name": "nightly",
             "title": "made up",
             "kind": "nightly",
             "gate": {"coverage_gaps_allowed": True, **gate},
-            "benchmarks": [{"benchmark": "collective"}, {"benchmark": "matrix"}],
+            "repeats": repeats,
+            "benchmarks": [
+                {"benchmark": "collective", "node_counts": rungs},
+                {"benchmark": "matrix", "node_counts": [1]},
+            ],
         }
     )
 
@@ -182,7 +186,9 @@ def good_night(nodes: int = 16, rungs: tuple[int, ...] = (1, 2), repeats: int = 
         verdicts=(),
         launches=tuple(_summary(spec) for spec in specs),
     )
-    return Night(profile=chosen, suite=suite(), plan=plan, readout=readout, references=references_from(REFERENCES))
+    return Night(
+        profile=chosen, suite=suite(rungs, repeats), plan=plan, readout=readout, references=references_from(REFERENCES)
+    )
 
 
 def _spec(benchmark: str, count: int, wave: int, group: int, repeat: int, names: tuple[str, ...]) -> LaunchSpec:
