@@ -221,11 +221,19 @@ def approve(run_dir: Path, *, by: str, comment: str, kind: str = "approve_baseli
     """Record a person's decision on a judged run. Raises ConfigError for a run that nobody may approve."""
     run = RunDirectory.open(run_dir)
     data = run.read_derived("verdict.json")
-    if kind == "approve_baseline" and data["gate"] != "open":
-        raise ConfigError(f"{run.run_id}: its gate is closed; a baseline is made of runs whose gate is open")
+    closing = [r for r in data["reasons"] if r["verdict"] in _suite_blocks(run) and r["code"] != "no_baseline"]
+    if kind == "approve_baseline" and data["gate"] != "open" and closing:
+        raise ConfigError(
+            f"{run.run_id}: its gate is closed ({closing[0]['code']} at {closing[0]['place']}); a baseline is made of "
+            "runs that nothing but a missing baseline speaks against"
+        )
     if not by.strip():
         raise ConfigError("an approval needs a name: --by")
     return run.add_decision({"kind": kind, "by": by, "comment": comment, "verdict": data["verdict"]})
+
+
+def _suite_blocks(run: RunDirectory) -> set[str]:
+    return {kind.value for kind in run.suite().gate.blocks}
 
 
 def find_run(text: str) -> RunDirectory:
