@@ -124,6 +124,24 @@ def test_server_and_client_in_one_file_are_one_result():
     assert parse(client + waiting + banner())[2].status is Status.INCOMPLETE
 
 
+def test_server_and_client_that_print_at_the_same_time():
+    """Their banners and headers interleave; after the sweep the server prints its last row."""
+    client, server = (
+        banner(local="0x1", remote="0x2").splitlines(True),
+        banner(local="0x2", remote="0x1").splitlines(True),
+    )
+    both = "".join(line for pair in zip(client, server, strict=True) for line in pair)
+    rows = [bw_row(2 << i, 10.0 + i) for i in range(23)]
+    waiting = "*" * 36 + "\n* Waiting for client to connect... *\n" + "*" * 36 + "\n"
+    text = waiting + both + bw_header() * 2 + "".join(rows) + LINE + rows[-1] + LINE
+    readings, facts, status = parse(text, test="write_bw", device="mlx5_0", rows=23, qps=1)
+    assert status.status is Status.COMPLETE, status.reason
+    assert (facts["tables"], facts["rows"]) == (2, 24)
+    assert len(values(readings, "bandwidth_average")) == 23
+    assert "table" not in readings[0].params
+    assert parse(text[: -len(rows[-1]) - len(LINE)])[2].status is Status.INCOMPLETE
+
+
 def test_all_sizes_and_where_they_end():
     sizes = [2 << i for i in range(23)]
     text = banner() + bw_header() + "".join(bw_row(size, 10.0 + i) for i, size in enumerate(sizes))

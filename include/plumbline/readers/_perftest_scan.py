@@ -64,6 +64,8 @@ class Scan:
         self.warnings: list[str] = []
         self.errors: list[str] = []
         self._table: Table | None = None
+        self._filling: Table | None = None
+        """The table that rows belong to: from its header until the line that closes it."""
         self._section = ""
         self._depth = 0
         self._banner_lines = 0
@@ -75,8 +77,8 @@ class Scan:
         if self._depth or ("test_info" in line and _REPORT_START.match(strip_prefix(line))):
             self._report_line(strip_prefix(line), whole)
             return ()
-        table = self._table
-        if table is not None and table.columns and not table.closed:
+        table = self._filling
+        if table is not None:
             text = strip_prefix(line)
             if text.lstrip()[:1].isdigit():
                 return self._row(table, text, whole)
@@ -121,11 +123,10 @@ class Scan:
         elif "#bytes" in text:
             self._header(text)
         elif text.lstrip().startswith("------"):
-            if self._table is not None and self._table.row_count:
-                self._close_all()
+            if self._filling is not None and self._filling.row_count:
+                self._close(self._filling)
         elif match := _ADDRESS.match(text):
-            if self._table is not None and match[1] not in self._table.addresses:
-                self._table.addresses[match[1]] = " ".join(match[2].split())
+            self._address(match[1], " ".join(match[2].split()))
         elif "aiting for client" in text:
             self._begin(Table())
         else:
@@ -142,19 +143,35 @@ class Scan:
         self._banner_lines = _BANNER_LINES
         self.tables.append(table)
 
+    def _address(self, side: str, address: str) -> None:
+        # Server and client may print into one file at the same time: a second line of a kind is the other's.
+        for table in self.tables[-2:]:
+            if not table.columns and side not in table.addresses:
+                table.addresses[side] = address
+                return
+
     def _header(self, text: str) -> None:
         self.touched = True
-        table = self._table
-        if table is None or table.row_count:
+        table = next((table for table in self.tables[-2:] if not table.columns and not table.is_report), None)
+        if table is None and self._filling is not None and not self._filling.row_count:
+            table = self._filling  # -H and -U repeat the header
+        if table is None:
             table = Table()
             self._begin(table)
         if not table.take_header(text):
             table.problem = f"columns that are not known: {text.strip()[:160]}"
+        elif self._filling is None or self._filling.row_count:
+            self._filling = table
 
-    def _close_all(self) -> None:
-        # The lines that close a server's and a client's table may both come at the end of the file.
-        for table in self.tables:
-            table.closed = table.closed or bool(table.row_count)
+    def _close(self, table: Table) -> None:
+        table.closed = True
+        self._filling = next((t for t in self.tables[-2:] if t.columns and not t.row_count and not t.is_report), None)
+
+    def finish(self) -> None:
+        """Drop a report that was never closed: its last number may lack digits."""
+        if self._depth and self._table is not None:
+            self._table.rows = []
+            self._table.torn = self._table.torn or "the report is cut short"
 
     def _remark(self, text: str) -> None:
         if any(word in text for word in _ERRORS):
@@ -221,9 +238,3 @@ class Scan:
             table.unit = report_unit(row)
             if not table.unit:
                 table.problem = "the report does not tell the unit of its bandwidth"
-
-    def finish(self) -> None:
-        """Drop a report that was never closed: its last number may lack digits."""
-        if self._depth and self._table is not None:
-            self._table.rows = []
-            self._table.torn = self._table.torn or "the report is cut short"

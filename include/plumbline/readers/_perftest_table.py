@@ -159,8 +159,11 @@ class Table:
         return float(cell)
 
     def is_view_of_peer(self, other: Table) -> bool:
-        """Say whether another table is the other side's telling of this one: same numbers, addresses swapped."""
-        if self.rows != other.rows or self.unit != other.unit or not self.rows:
+        """Say whether another table is the other side's telling of this one: its numbers, addresses swapped.
+
+        Of a sweep, the side that only answered prints the last row.
+        """
+        if not self.rows or self.unit != other.unit or self.rows != other.rows[-len(self.rows) :]:
             return False
         mine, theirs = self.addresses, other.addresses
         if not mine or not theirs:

@@ -136,10 +136,13 @@ def _wanted(expect: Mapping[str, Scalar]) -> dict[str, int]:
 
 
 def _told_once(tables: list[Table]) -> list[Table]:
-    """Give the tables without those that tell the other side's view of one before; empty ones only when all are."""
+    """Give the tables without those that tell the other side's view of one before, and without empty ones."""
     found: list[Table] = []
     for table in tables:
-        if table.rows and not any(table.is_view_of_peer(other) for other in found):
+        twin = next((other for other in found if table.is_view_of_peer(other)), None)
+        if twin is not None:
+            twin.info = {**table.info, **twin.info}
+        elif table.rows:
             found.append(table)
     return found
 
