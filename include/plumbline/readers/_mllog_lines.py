@@ -144,15 +144,24 @@ def _origin(before: str) -> str:
 
 
 def _joined(pieces: list[bytes]) -> Record | None:
-    """Read a record from its pieces: as they are, or each without its collector's prefix."""
+    """Read a record from its pieces: all as wide as the first but the last, and all with its prefix if it has one.
+
+    Anything less strict would take another rank's line into the middle of a text or a number.
+    """
     texts = [strip_ansi(piece.decode("utf-8", "replace")) for piece in pieces]
-    start = texts[0].rfind(_MARK) + len(_MARK)
-    origin = _origin(texts[0][: start - len(_MARK)])
-    for continuation in (texts[1:], [peel(text)[1] for text in texts[1:]]):
-        record, _ = _read(texts[0][start:] + "".join(continuation), origin)
-        if record is not None:
-            return record
-    return None
+    width = len(texts[0])
+    if any(len(text) != width for text in texts[1:-1]) or len(texts[-1]) > width:
+        return None
+    start = texts[0].rfind(_MARK)
+    before = texts[0][:start]
+    origin, rest = peel(before[:400])
+    continuation = texts[1:]
+    if before and not rest.strip():
+        peeled = [peel(text) for text in continuation]
+        if any(of != origin or text == raw for (of, text), raw in zip(peeled, continuation, strict=True)):
+            return None
+        continuation = [text for _, text in peeled]
+    return _read(texts[0][start + len(_MARK) :] + "".join(continuation), _origin(before))[0]
 
 
 def _read(text: str, origin: str) -> tuple[Record | None, int]:

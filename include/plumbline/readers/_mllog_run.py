@@ -82,7 +82,7 @@ class Run:
     def take(self, record: Record) -> Iterator[Reading]:
         """Add a record that belongs to this run and give its readings."""
         self.first_ms = min(self.first_ms, record.time_ms)
-        if self.start_ms is not None and self.stop_ms is None:
+        if self.start_ms is not None and self.stop_ms is None and record.key != "run_stop":
             self._watch_clock(record.time_ms)
         if record.key == "eval_accuracy":
             yield from self._evaluation(record)

@@ -225,7 +225,7 @@ def _times(run: Run) -> dict[str, Any]:
         if time_ms is not None
     }
     success = run.time_to_train_ms is not None
-    if run.elapsed_ms is not None and (success or run.status != "success"):
+    if run.elapsed_ms is not None and (success or run.status not in ("success", "completed")):
         kind = "time_to_train" if success else "elapsed_until_abort"
         times |= {f"{kind}_ms": _whole(run.elapsed_ms), f"{kind}_min": run.elapsed_ms / 60_000}
     return times
