@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tests.test_model import a_spec
-
 from plumbline.clusters.profile import ClusterProfile
 from plumbline.execution.plan import Batch, Plan, plan_data
 from plumbline.suites.suite import Suite
 from plumbline.tracking.run_directory import RunDirectory, new_run_id
+from tests.test_model import a_spec
 
 
 def prepare_run(

@@ -278,7 +278,7 @@ def _implausible(operation: str, table: _Table, sweep: Sweep) -> Iterator[Findin
         else:
             continue
         message = f"{operation} at {show_bytes(size)} {problem}"
-        params = {"operation": operation, "message_bytes": size}
+        params: dict[str, Scalar] = {"operation": operation, "message_bytes": size}
         yield Finding(code=Code.IMPOSSIBLE_VALUE, message=message, indicator="bus_bandwidth", params=params)
         return
 

@@ -106,7 +106,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something a benchmark's output says besides numbers that the judge must know: wrong results, page cache and the like."""
+    """Something that a benchmark's output says besides numbers: wrong results, page cache and the like."""
 
     code: Code
     message: str

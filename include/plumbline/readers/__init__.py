@@ -57,7 +57,7 @@ def detect(path: Path) -> Reader:
 
 
 def read(name: str, source: Source, expect: Mapping[str, Scalar] | None = None) -> Iterator[Item]:
-    """Read a source with a named reader. Raises ConfigError for an unknown reader or expectation, OutputError as read."""
+    """Read a source with a named reader. Raises ConfigError for an unknown reader or expectation, and OutputError."""
     chosen = reader(name)
     for key in expect or {}:
         if key not in chosen.EXPECTATIONS:

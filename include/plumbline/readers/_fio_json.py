@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -213,11 +214,10 @@ def _given_up(gatherer: _Gatherer) -> Iterator[str | Broken]:
 
 def _parse(text: str) -> Any:
     """Decode a document; bare nan and inf become null, lines of fio's own messages between are left out."""
-    for candidate in (lambda: text, lambda: _NOT_A_NUMBER.sub(" null", _STRAY.sub("", text))):
-        try:
-            return _DECODER.decode(candidate())
-        except (ValueError, RecursionError):
-            continue
+    with contextlib.suppress(ValueError, RecursionError):
+        return _DECODER.decode(text)
+    with contextlib.suppress(ValueError, RecursionError):
+        return _DECODER.decode(_NOT_A_NUMBER.sub(" null", _STRAY.sub("", text)))
     return None
 
 

@@ -327,11 +327,11 @@ def _missing(report: _Report) -> list[str]:
             missing.append(f"the report stops before the status of group {group}{place}")
         elif not block.transfers.keys() <= seen and "mixed" not in seen:
             missing.append(f"the status of group {group}{place} stops before all directions of {name}")
-    for name, host in report.hosts.items():
+    for name, machine in report.hosts.items():
         shown = sum(block.job.members or 1 for (at, *_), block in report.blocks.items() if at == name)
-        if host.started > shown:
+        if machine.started > shown:
             place = f" on {name}" if name else ""
-            missing.append(f"{host.started} processes started{place}, {shown} reported")
+            missing.append(f"{machine.started} processes started{place}, {shown} reported")
     reporting = len({host for host, *_ in report.blocks})
     if report.banners > reporting:
         missing.append(f"{report.banners} clients connected, {reporting} reported")

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
+from typing import NamedTuple
 
 from plumbline.readers.framing import strip_prefix
 from plumbline.readers.source import Source, strip_ansi
@@ -22,7 +23,6 @@ from plumbline.readers.source import Source, strip_ansi
 LONGEST_RECORD_BYTES = 8192
 """No line that these tools print is longer, prefixes and a collector's JSON included."""
 
-_INTEGER = re.compile(r"\d{1,12}")
 _DECIMAL = re.compile(r"\d{1,40}(?:\.\d{0,40})?(?:[eE][+-]?\d{1,3})?")
 _VARIANT = re.compile(r"W[RC]C?\d[0-9A-Za-z]{0,20}")
 _ROW_START = re.compile(r"\s*(?:HPL_AI\s+)?W[RC]C?\d[0-9A-Za-z]{0,20}\s+\d")
@@ -76,11 +76,10 @@ def number(text: str) -> float | None:
 
 def whole_number(text: str) -> int | None:
     """Give a non-negative whole number of at most 12 digits, or None."""
-    return int(text) if text.isascii() and _INTEGER.fullmatch(text) else None
+    return int(text) if text.isdigit() and text.isascii() and len(text) <= 12 else None
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """A line that may be a record, without colours and launcher prefixes. `whole`: it had its line end."""
 
     text: str
@@ -213,8 +212,7 @@ def banner(text: str) -> Banner | None:
     return Banner(match[1] or match[3], match[2] or match[4]) if match else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Row(NamedTuple):
     """A line of a T/V table. `gflops_refined` and `refine_s` are HPL-AI's columns, `residual` Intel's."""
 
     variant: str | None
@@ -323,8 +321,7 @@ def agrees(n: int, time_s: float, gflops: float) -> bool:
     return time_s < 0.05 or 0.5 < gflops * 1e9 * time_s / operations(n) < 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class Residual:
+class Residual(NamedTuple):
     """A residual check. `value` is None where the tool printed no finite number (nan, inf)."""
 
     text: str

@@ -101,8 +101,8 @@ class Run:
         elif key == "run_stop":
             self.stop(record)
         elif key == "init_start":
-            running = self.start_ms is not None and self.stop_ms is None
-            self.restarted = self.restarted or (running and record.time_ms > self.start_ms + _CLOCK_SLACK_MS)
+            if self.start_ms is not None and self.stop_ms is None:
+                self.restarted = self.restarted or record.time_ms > self.start_ms + _CLOCK_SLACK_MS
         elif key == "seed":
             self._seed(record.value)
         elif key == "eval_stop":

@@ -21,8 +21,9 @@ _RATIO_TOLERANCE = 0.02
 
 # A Reading is built through its slots, in a third of the time that its __init__ takes: tables have millions of cells.
 _new = object.__new__
-_set_indicator, _set_value = Reading.indicator.__set__, Reading.value.__set__  # type: ignore[attr-defined]
-_set_unit, _set_params = Reading.unit.__set__, Reading.params.__set__  # type: ignore[attr-defined]
+_slots: Any = Reading
+_set_indicator, _set_value = _slots.indicator.__set__, _slots.value.__set__
+_set_unit, _set_params = _slots.unit.__set__, _slots.params.__set__
 
 
 SEVERITY = (Status.COMPLETE, Status.UNKNOWN, Status.INCOMPLETE, Status.NOT_STARTED, Status.ABORTED, Status.FAILED)

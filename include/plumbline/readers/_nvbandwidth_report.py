@@ -76,10 +76,10 @@ def _case(case: dict[str, Any], outcome: Outcome) -> None:
         outcome.problems.append(f"the matrix of {name} is damaged")
         return
     unit = "ns" if "(ns)" in description else "GB/s"
-    total = case.get("sum")
-    if type(total) in (int, float) and 0 <= total < 1e15:
-        outcome.sums[name if "Total" not in description else f"{name}_total"] = float(total)
+    total: Any = case.get("sum")
     printed = float(total) if type(total) in (int, float) and 0 <= total < 1e15 else None
+    if printed is not None:
+        outcome.sums[name if "Total" not in description else f"{name}_total"] = printed
     for part, block in _blocks(name, description, rows):
         matrix = Matrix(name, unit, [str(i) for i in range(len(block[0]))], name=part)
         matrix.rows = [(str(i), row) for i, row in enumerate(block)]
