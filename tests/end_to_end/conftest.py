@@ -59,7 +59,7 @@ class Result:
 
 @dataclass(slots=True)
 class Cluster:
-    """One emulated cluster of two nodes."""
+    """One emulated cluster."""
 
     root: Path
     profile: dict[str, Any] = field(default_factory=dict)
@@ -108,7 +108,7 @@ def cluster(tmp_path: Path, airflow_database: Path, monkeypatch: pytest.MonkeyPa
         "accelerator": {"model": "cpu", "per_node": 1},
         "fabric": {"name": "loopback"},
         "hardware": "local-cpu",
-        "nodes": {"emulated": 2},
+        "nodes": {"emulated": 1},
         "storage": {"directory": str(tmp_path / "storage"), "name": "test disk"},
         "python": sys.executable,
         "limits": {"minutes": 10},

@@ -39,6 +39,7 @@ def told(result: Result) -> dict[str, Any]:
 @pytest.mark.skipif(not BENCH_PYTHON.exists(), reason="no .venv-bench")
 def test_a_first_night_measures_judges_remembers_and_opens_the_gate(cluster: Cluster) -> None:
     cluster.profile["python"] = str(BENCH_PYTHON)
+    cluster.profile["nodes"] = {"emulated": 2}
     cluster.suite["node_counts"] = [1, 2]
     cluster.benchmarks(("fio", FIO), ("nccl_tests", NCCL))
     cluster.suite["benchmarks"][0]["node_counts"] = [1]

@@ -222,7 +222,7 @@ def _without_invalid(table: Any, runs: Sequence[RunDirectory]) -> Any:
         )
         for run, *key in rows
     ]
-    return table.filter(pa.array(keep))
+    return table.filter(pa.array(keep, pa.bool_()))  # no row at all has no type of its own
 
 
 def _invalid_keys(runs: Sequence[RunDirectory]) -> Iterator[tuple[str | None, ...]]:
