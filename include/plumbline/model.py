@@ -76,13 +76,13 @@ class Code(StrEnum):
 
     # PASS
     OK = "ok"
+    EXPECTED_FINDING = "expected_finding"
     # WARN
     NO_BASELINE = "no_baseline"
     NEAR_LIMIT = "near_limit"
     PAGE_CACHE = "page_cache"
     WAIVER_UNUSED = "waiver_unused"
     WAIVER_EXPIRED = "waiver_expired"
-    EXPECTED_FINDING = "expected_finding"
     # FAIL: the cluster's doing
     OUTSIDE_REFERENCE = "outside_reference"
     WORSE_THAN_BASELINE = "worse_than_baseline"
@@ -155,7 +155,6 @@ _NOT_RUN_CODES = (
 )  # fmt: skip
 _WARN_CODES = (
     Code.NO_BASELINE, Code.NEAR_LIMIT, Code.PAGE_CACHE, Code.WAIVER_UNUSED, Code.WAIVER_EXPIRED,
-    Code.EXPECTED_FINDING,
 )  # fmt: skip
 _FAIL_CODES = (
     Code.OUTSIDE_REFERENCE, Code.WORSE_THAN_BASELINE, Code.WORSE_THAN_PEERS, Code.WRONG_RESULT,
@@ -166,6 +165,7 @@ _FAIL_CODES = (
 
 KIND_OF_CODE: Mapping[Code, VerdictKind] = {
     Code.OK: VerdictKind.PASS,
+    Code.EXPECTED_FINDING: VerdictKind.PASS,
     **dict.fromkeys(_WARN_CODES, VerdictKind.WARN),
     **dict.fromkeys(_FAIL_CODES, VerdictKind.FAIL),
     **dict.fromkeys(_NOT_RUN_CODES, VerdictKind.NOT_RUN),
@@ -174,7 +174,8 @@ KIND_OF_CODE: Mapping[Code, VerdictKind] = {
     **{
         code: VerdictKind.INVALID
         for code in Code
-        if code not in (Code.OK, Code.TOO_OLD, Code.WAIVED, *_WARN_CODES, *_FAIL_CODES, *_NOT_RUN_CODES)
+        if code
+        not in (Code.OK, Code.EXPECTED_FINDING, Code.TOO_OLD, Code.WAIVED, *_WARN_CODES, *_FAIL_CODES, *_NOT_RUN_CODES)
     },
 }
 """The one kind that each code belongs to."""

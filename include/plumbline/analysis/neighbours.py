@@ -16,7 +16,7 @@ LEAST_PEERS = 5
 
 _SIGMAS = ((5, 8.0), (32, 8.0), (64, 6.0), (128, 5.3), (1024, 4.9))
 """(peers, MADs): how far a healthy one of 32 and more strays once in a million. The spread of fewer is hardly
-known, and no multiple of it would do: there the floor, which is the indicator's own known scatter, carries the limit."""
+known, and no multiple of it would do: there the floor, the known scatter of the indicator, carries the limit."""
 
 
 def sigmas_needed(peers: int) -> float:
