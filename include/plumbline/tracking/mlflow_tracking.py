@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 from plumbline.configuration import project_root
 from plumbline.errors import OutputError, TrackingError
@@ -46,8 +46,10 @@ def default_tracking_uri() -> str:
 
 def shown_uri(uri: str) -> str:
     """Give a tracking URI without what may be secret: user, password, query."""
-    parts = urlsplit(uri)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+    scheme, separator, rest = uri.partition("://")
+    if not separator or rest.startswith("/"):
+        return uri.partition("?")[0]
+    return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}"
 
 
 def begin(run: RunDirectory, tracking_uri: str | None = None) -> str:
@@ -122,7 +124,7 @@ def _client(uri: str) -> Iterator[Any]:
     for name in ("alembic", "mlflow"):
         logging.getLogger(name).setLevel(logging.WARNING)
     if uri.startswith("sqlite:///"):
-        _make_folder(uri)
+        _prepare_database(uri)
     import requests  # noqa: PLC0415 - mlflow's own client library
     from mlflow import MlflowClient
     from mlflow.exceptions import MlflowException
@@ -134,11 +136,15 @@ def _client(uri: str) -> Iterator[Any]:
         raise TrackingError(f"MLflow at {shown_uri(uri)}: {_scrubbed(str(error), uri)}") from None
 
 
-def _make_folder(uri: str) -> None:
+def _prepare_database(uri: str) -> None:
+    """Make the folder of a SQLite store, and refuse at once what MLflow would try to open for minutes."""
+    path = _database(uri)
     try:
-        _database(uri).parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise TrackingError(f"MLflow at {shown_uri(uri)}: cannot make its folder: {error}") from None
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise TrackingError(f"MLflow at {shown_uri(uri)}: {path} is not a file that can be written")
 
 
 def _database(uri: str) -> Path:
