@@ -46,6 +46,9 @@ def load(cluster: str, suite: str, settings: Mapping[str, Any]) -> tuple[Cluster
     profile, chosen = load_profile(cluster), load_suite(suite, dict(settings))
     if chosen.faults and profile.launcher != "simulated":
         raise ConfigError(f"--set faults: {profile.name} is a real cluster; faults are planted in simulated ones only")
+    if profile.repeatability is not None:
+        baseline = chosen.baseline.model_copy(update=profile.repeatability.model_dump())
+        chosen = chosen.model_copy(update={"baseline": baseline})
     return profile, chosen
 
 

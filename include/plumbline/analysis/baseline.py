@@ -53,8 +53,9 @@ def limits_from_history(
 ) -> tuple[BaselineLimit, ...]:
     """Give the limits that approved history sets, sorted by key.
 
-    The limit is the median of the values of the newest `window` runs, less (or plus) the larger of `tolerance` ×
-    |median| and `sigmas` × 1.4826 × MAD; for WARN likewise with `warn_tolerance`. Fewer than `min_runs` runs give no
+    The limit is the median of the values of the newest `window` runs, less the larger of `tolerance` × |median| and
+    `sigmas` × 1.4826 × MAD; where lower is better, plus the larger of (1 ÷ (1 − `tolerance`) − 1) × |median| and the
+    same; for WARN likewise with `warn_tolerance`. Fewer than `min_runs` runs give no
     limit. Values that are not finite are left out, and so are rows of another unit than the newest run's.
 
     Args:
@@ -87,14 +88,19 @@ def _dictionary() -> dict[tuple[str, str], Better]:
     return {key: item.better for key, item in indicators().items() if item.judged}
 
 
+def _share(tolerance: float, higher: bool) -> float:
+    """Give the part of the median that may be lost: a time may grow by as much as makes a rate fall by `tolerance`."""
+    return tolerance if higher else 1 / (1 - tolerance) - 1
+
+
 def _limit(key: Any, values: Any, unit: str, runs: list[str], policy: Baseline, direction: Better) -> BaselineLimit:
     import numpy as np
 
     median = float(np.median(values))
     sigma = MAD_TO_SIGMA * float(np.median(np.abs(values - median)))
-    margin = max(policy.tolerance * abs(median), policy.sigmas * sigma)
-    warn_margin = min(margin, max(policy.warn_tolerance * abs(median), policy.sigmas * sigma))
     higher = direction is Better.HIGHER
+    margin = max(_share(policy.tolerance, higher) * abs(median), policy.sigmas * sigma)
+    warn_margin = min(margin, max(_share(policy.warn_tolerance, higher) * abs(median), policy.sigmas * sigma))
     span = runs[0] if len(runs) == 1 else f"{runs[0]} … {runs[-1]}"
     return BaselineLimit(
         benchmark=str(key[0]),

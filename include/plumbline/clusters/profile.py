@@ -90,6 +90,13 @@ class Storage(Document):
     name: str = "storage"
 
 
+class Repeatability(Document):
+    """How well this cluster repeats itself, where that is worse or better than what suites assume."""
+
+    tolerance: Annotated[float, Field(gt=0, lt=1)]
+    warn_tolerance: Annotated[float, Field(gt=0, lt=1)]
+
+
 class ClusterProfile(Document):
     """One cluster. Relative paths start at the project root."""
 
@@ -109,6 +116,8 @@ class ClusterProfile(Document):
     results: str = "results"
     exclusions: tuple[Exclusion, ...] = ()
     limits: Limits = Limits()
+    repeatability: Repeatability | None = None
+    """Takes the place of the suite's baseline tolerances."""
     benchmarks: dict[str, dict[str, Scalar]] = {}
     """Parameters of benchmarks that depend on the cluster (sizes that fit); a suite's own parameters win."""
     images: dict[str, str] = {}
