@@ -154,8 +154,8 @@ LEAST_GROUP = 4
 def grouped(items: Iterable[Verdict]) -> tuple[Verdict, ...]:
     """Give the verdicts with those of one cause as one, in the place of the first; its message says how many.
 
-    One cause: rows of one launch that are missing for one reason, and rows of one indicator without anything to compare
-    with. Everything else stands for itself.
+    One cause: rows of one launch that are missing for one reason, and rows of one indicator without limits or anything
+    to compare with. Everything else stands for itself.
     """
     causes: dict[Any, list[Verdict]] = {}
     for index, item in enumerate(items):
@@ -169,7 +169,7 @@ def grouped(items: Iterable[Verdict]) -> tuple[Verdict, ...]:
 def _cause(item: Verdict) -> tuple[Any, ...] | None:
     if item.indicator is None:
         return None
-    if item.code is Code.NO_BASELINE:
+    if item.code in (Code.NO_BASELINE, Code.NO_LIMITS):
         return (item.code, item.benchmark, item.indicator)
     if item.kind is VerdictKind.NOT_RUN and item.launch_id is not None:
         return (item.code, item.launch_id)

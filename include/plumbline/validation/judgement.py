@@ -25,6 +25,7 @@ from plumbline.validation.bounds import BOUNDS, Bounds, Limits, RowKind, bounds_
 from plumbline.validation.expectations import ROW_COUNT, Outcome, validate
 from plumbline.validation.frame import join
 from plumbline.validation.gate import Judged
+from plumbline.validation.plan_checks import plan_problems
 from plumbline.validation.plausibility import Physics, one_node_busbw
 from plumbline.validation.readout import Readout
 from plumbline.validation.verdict_rows import row_verdicts, verdict_frame
@@ -59,15 +60,18 @@ def judge(
     references: ReferenceSet | None,
     baseline: Sequence[BaselineLimit],
     waivers: Sequence[Waiver] = (),
+    limit_problems: Sequence[str] = (),
     today: date,
 ) -> Judgement:
     """Judge a readout with its derived rows.
 
-    `references` is None where they could not be read: then no number can be trusted and every row says so. `today` is
-    the run's own day, so that judging again gives the same.
+    `references` is None where they could not be read: then no number can be trusted and every row says so.
+    `limit_problems` says what else of the limits is missing; each closes the gate. `today` is the run's own day, so
+    that judging again gives the same.
     """
     expected = len(readout.expected)
-    others = [*readout.verdicts, *_run_problems(readout, plan, profile, suite, references)]
+    others = [verdict(Code.NO_LIMITS, "limits", problem) for problem in limit_problems]
+    others += [*readout.verdicts, *_run_problems(readout, plan, profile, suite, references)]
     frame = join(readout.expected, readout.measurements)
     kinds, bounds = _bounds(frame, _limits(readout, plan, profile, references, baseline))
     _add_limits(frame, kinds, bounds, suite.baseline.sigmas)
@@ -203,13 +207,7 @@ def _run_problems(
     readout: Readout, plan: Plan, profile: ClusterProfile, suite: Suite, references: ReferenceSet | None
 ) -> list[Verdict]:
     """Say what is wrong with the run as a whole."""
-    found = []
-    if plan.cluster != profile.name:
-        found.append(
-            verdict(Code.WRONG_CLUSTER, "run", f"the plan is for {plan.cluster}, the profile is {profile.name}")
-        )
-    if plan.suite != suite.name:
-        found.append(verdict(Code.UNPLANNED, "run", f"the plan is of suite {plan.suite}, the policy of {suite.name}"))
+    found = list(plan_problems(plan, profile, suite))
     if references is None:
         found.append(verdict(Code.NO_LIMITS, "run", "the references of this run can't be read: nothing can be judged"))
     elif references.hardware != profile.reference_hardware:

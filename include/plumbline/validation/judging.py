@@ -6,38 +6,36 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from plumbline.analysis.baseline import baseline_from
-from plumbline.errors import ConfigError
 from plumbline.execution.plan import Plan
 from plumbline.indicators.derived import derive
 from plumbline.model import MEASUREMENT_COLUMNS, Measurement, to_plain
-from plumbline.references.reference import ReferenceSet, references_from
 from plumbline.tracking.run_directory import RunDirectory, run_time
 from plumbline.validation.gate import decide
 from plumbline.validation.judgement import judge
 from plumbline.validation.readout import Readout, measured_nodes, read_run
-from plumbline.validation.waivers import waivers_from
+from plumbline.validation.sealed_limits import read_limits
 
 
 def judge_run(run: RunDirectory) -> dict[str, Any]:
     """Write derived/ but for the report; give the content of verdict.json. Raises OutputError, ConfigError."""
     plan, profile, suite = run.plan(), run.profile(), run.suite()
-    limits = run.read_evidence("references")
+    limits = read_limits(run.read_evidence("references"))
     readout = derive(read_run(run), plan=plan, profile=profile)
     judgement = judge(
         readout,
         plan=plan,
         profile=profile,
         suite=suite,
-        references=_references(limits),
-        baseline=baseline_from(limits["baseline"]),
-        waivers=waivers_from(limits["waivers"]),
+        references=limits.references,
+        baseline=limits.baseline,
+        waivers=limits.waivers,
+        limit_problems=limits.problems,
         today=run_time(run.run_id).date(),
     )
     decision = decide(
         judgement.judged,
         suite.gate,
-        nights=_nights(plan, limits),
+        nights=_nights(plan, limits.nights),
         launch_nodes={launch.launch_id: launch.nodes for launch in readout.launches},
     )
     write_measurements(run, readout.measurements)
@@ -90,17 +88,8 @@ def write_measurements(run: RunDirectory, rows: tuple[Measurement, ...]) -> None
     frame.to_parquet(run.derived / "measurements.parquet", index=False)
 
 
-def _references(limits: Mapping[str, Any]) -> ReferenceSet | None:
-    """Give the sealed references, or None when they cannot be read: the judge then trusts no number."""
-    try:
-        return references_from(limits["references"])
-    except (ConfigError, KeyError, TypeError):
-        return None
-
-
-def _nights(plan: Plan, limits: Mapping[str, Any]) -> dict[str, int]:
+def _nights(plan: Plan, nights: Mapping[str, int]) -> Mapping[str, int]:
     """Give nights since each place was last measured; a cluster without any history starts at 0."""
-    nights = {str(name): int(count) for name, count in limits["nights"].items()}
     if nights:
         return nights
     return {**{node.name: 0 for node in plan.inventory}, **{gap.benchmark: 0 for gap in plan.gaps if gap.benchmark}}

@@ -1,0 +1,77 @@
+"""Hold a plan against suite, profile and inventory: what is neither planned nor explained is missing.
+
+The plan says what should have been measured, so a plan that lost something would hide it. Here it is held against
+the documents that it was made from.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+
+from plumbline.clusters.inventory import static_inventory
+from plumbline.clusters.profile import ClusterProfile
+from plumbline.execution.plan import Plan, rungs
+from plumbline.model import Code, Verdict, verdict
+from plumbline.suites.suite import Suite
+
+
+def plan_problems(plan: Plan, profile: ClusterProfile, suite: Suite) -> Iterator[Verdict]:
+    """Give a verdict for everything that the plan ought to hold and does not."""
+    if plan.cluster != profile.name:
+        yield verdict(Code.WRONG_CLUSTER, "plan", f"the plan is for {plan.cluster}, the profile is of {profile.name}")
+    if plan.suite != suite.name:
+        yield verdict(Code.UNPLANNED, "plan", f"the plan is of suite {plan.suite}, the policy of {suite.name}")
+    yield from _lost_launches(plan)
+    yield from _lost_nodes(plan, profile)
+    yield from _lost_benchmarks(plan, suite)
+
+
+def _lost_launches(plan: Plan) -> Iterator[Verdict]:
+    """Compare the launches with the batches, which list them a second time."""
+    launches = [spec.launch_id for spec in plan.launches]
+    batched = [launch_id for batch in plan.batches for launch_id in batch.launch_ids]
+    for launch_id in sorted(set(batched) - set(launches)):
+        yield verdict(
+            Code.NO_RECORD, f"launch {launch_id}", "it is in a batch of the plan and its spec is not",
+            launch_id=launch_id,
+        )  # fmt: skip
+    for launch_id in sorted(set(launches) - set(batched)):
+        message = "it is planned and in no batch: nothing would have launched it"
+        yield verdict(Code.SCHEMA, f"launch {launch_id}", message, launch_id=launch_id)
+    for launch_id in sorted({one for one in launches if launches.count(one) > 1}):
+        yield verdict(Code.SCHEMA, f"launch {launch_id}", "it is planned twice", launch_id=launch_id)
+
+
+def _lost_nodes(plan: Plan, profile: ClusterProfile) -> Iterator[Verdict]:
+    """Every node of the profile is in the inventory, and every node of the inventory is planned or has its reason."""
+    inventory = {node.name for node in plan.inventory}
+    if profile.nodes.selector is None:
+        for name in sorted({n.name for n in static_inventory(profile, datetime.date.min)} - inventory):
+            message = "it is in the profile and not in the inventory of the run"
+            yield verdict(Code.NO_MEASUREMENT, f"node {name}", message, node=name)
+    planned = {node for spec in plan.launches for node in spec.nodes}
+    explained = {gap.node for gap in plan.gaps}
+    for name in sorted(inventory - planned - explained):
+        message = "it is in the inventory, and neither planned nor explained"
+        yield verdict(Code.NO_MEASUREMENT, f"node {name}", message, node=name)
+
+
+def _lost_benchmarks(plan: Plan, suite: Suite) -> Iterator[Verdict]:
+    """Every benchmark of the suite has each of its rungs and repeats, or a gap that says why not."""
+    repeats: dict[tuple[str, int], set[int]] = {}
+    for spec in plan.launches:
+        repeats.setdefault((spec.benchmark, spec.node_count), set()).add(spec.repeat)
+    gaps = {(gap.benchmark, gap.node_count) for gap in plan.gaps}
+    for entry in suite.benchmarks:
+        asked = entry.node_counts if entry.node_counts is not None else suite.node_counts
+        wanted = entry.repeats or suite.repeats
+        for node_count in rungs(asked, len(plan.inventory)):
+            place = f"{entry.benchmark} at {node_count} node{'s' if node_count != 1 else ''}"
+            found = len(repeats.get((entry.benchmark, node_count), ()))
+            if found < wanted and (entry.benchmark, node_count) not in gaps:
+                message = f"the suite asks for {wanted} repeat{'s' if wanted != 1 else ''}, the plan holds {found}"
+                yield verdict(Code.NO_MEASUREMENT, place, message, benchmark=entry.benchmark, node_count=node_count)
+    for name in suite.omitted:
+        if (name, None) not in gaps:
+            yield verdict(Code.NO_MEASUREMENT, name, "it is left out of the suite without a gap", benchmark=name)

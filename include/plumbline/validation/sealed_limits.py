@@ -1,0 +1,60 @@
+"""Read back what a run was prepared to be judged against. What can't be read is a problem, never a silence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from plumbline.analysis.baseline import BaselineLimit, baseline_from
+from plumbline.errors import ConfigError
+from plumbline.references.reference import ReferenceSet, references_from
+from plumbline.validation.waivers import Waiver, waivers_from
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealedLimits:
+    """references.json of a run's evidence. `references` is None where they can't be read: no number can be trusted.
+
+    `problems` says what can't be read or is missing, each a sentence; every one of them closes the gate.
+    """
+
+    references: ReferenceSet | None
+    baseline: tuple[BaselineLimit, ...]
+    waivers: tuple[Waiver, ...]
+    nights: Mapping[str, int]
+    problems: tuple[str, ...]
+
+
+def read_limits(data: Any) -> SealedLimits:
+    """Read the sealed limits of a run. Never raises for damaged data."""
+    given: Mapping[str, Any] = data if isinstance(data, Mapping) else {}
+    problems: list[str] = []
+
+    def part(name: str, read: Callable[[Any], T], otherwise: T) -> T:
+        try:
+            return read(given[name])
+        except KeyError as error:
+            problems.append(f"{name} of this run are missing ({error.args[0]})")
+        except (ConfigError, TypeError, ValueError, AttributeError) as error:
+            problems.append(f"{name} of this run can't be read: {error}")
+        return otherwise
+
+    no_references: ReferenceSet | None = None
+    no_baseline: tuple[BaselineLimit, ...] = ()
+    no_waivers: tuple[Waiver, ...] = ()
+    no_runs: tuple[str, ...] = ()
+    references = part("references", references_from, no_references)
+    baseline = part("baseline", baseline_from, no_baseline)
+    approved = part("approved_runs", lambda names: tuple(str(name) for name in names), no_runs)
+    if approved and not baseline and not any(text.startswith("baseline") for text in problems):
+        problems.append(f"{len(approved)} approved runs are named and no limit of theirs is there")
+    return SealedLimits(
+        references=references,
+        baseline=baseline,
+        waivers=part("waivers", waivers_from, no_waivers),
+        nights=part("nights", lambda found: {str(name): int(count) for name, count in found.items()}, {}),
+        problems=tuple(problems),
+    )

@@ -1,0 +1,205 @@
+"""Mutations of records, plan and seal: what is claimed of a launch, and what is missing around it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+from tests.validation.mutant_night import HPL, NCCL, TABLE, Broken
+from tests.validation.mutation import Mutation
+
+from plumbline.model import Code
+
+
+def record(name: str, *codes: Code, **fields: Any) -> Mutation:
+    return Mutation(name=name, codes=codes, apply=lambda night: night.record(NCCL, **fields), where="record")
+
+
+def broken(name: str, apply: Callable[[Broken], object], *codes: Code, where: str = "record") -> Mutation:
+    return Mutation(name=name, codes=codes, apply=lambda night: void(apply(night)), where=where)
+
+
+def void(_: object) -> None:
+    """Drop a value."""
+
+
+def shifted(**hours: float) -> Callable[[Broken], None]:
+    """Move times of the record by hours."""
+
+    def apply(night: Broken) -> None:
+        data = night.read_record(NCCL)
+        for key, amount in hours.items():
+            data[key] = (datetime.fromisoformat(data[key]) + timedelta(hours=amount)).isoformat()
+        night.record(NCCL, **data)
+
+    return apply
+
+
+def half_written(night: Broken) -> None:
+    text = night.record_path(NCCL).read_text()
+    night.record_path(NCCL).write_text(text[: len(text) // 2])
+
+
+def another_host(night: Broken) -> None:
+    hosts = night.read_record(NCCL)["hosts"]
+    night.record(NCCL, hosts=[hosts[0], "n0099"])
+
+
+def one_host_less(night: Broken) -> None:
+    night.record(NCCL, hosts=night.read_record(NCCL)["hosts"][:1])
+
+
+def unplanned(night: Broken) -> None:
+    data = night.read_record(NCCL)
+    other = night.record_path("nccl_tests-n2-g9-r1")
+    other.write_text(json.dumps({**data, "launch_id": "nccl_tests-n2-g9-r1"}))
+
+
+def second_answer(night: Broken) -> None:
+    """A second attempt after one that had answered: retried until it passed."""
+    data = night.read_record(NCCL)
+    shutil.copytree(night.raw(NCCL, ""), night.run.evidence / "raw" / f"{NCCL}.a2")
+    path = night.run.evidence / "records" / f"{NCCL}.a2.json"
+    path.write_text(json.dumps({**data, "attempt": 2, "raw_dir": f"raw/{NCCL}.a2"}))
+
+
+def renamed(night: Broken) -> None:
+    night.record_path(NCCL).rename(night.record_path("hpl_mxp-n2-g0-r1"))
+
+
+def without(key: str) -> Callable[[Broken], None]:
+    def apply(night: Broken) -> None:
+        data = night.read_record(NCCL)
+        del data[key]
+        night.record_path(NCCL).write_text(json.dumps(data))
+
+    return apply
+
+
+def elsewhere(night: Broken) -> None:
+    """The record points at another launch's raw output."""
+    night.record(NCCL, raw_dir=f"raw/{HPL}.a1")
+
+
+def not_planned_any_more(data: dict[str, Any]) -> None:
+    data["launches"] = [spec for spec in data["launches"] if spec["launch_id"] != NCCL]
+
+
+def without_launches(night: Broken, lost: Callable[[dict[str, Any]], bool], *, batches: bool) -> None:
+    """Some launches were never planned, so they left no trace."""
+    plan = json.loads((night.run.evidence / "plan.json").read_text())
+    gone = {spec["launch_id"] for spec in plan["launches"] if lost(spec)}
+    plan["launches"] = [spec for spec in plan["launches"] if spec["launch_id"] not in gone]
+    if batches:
+        for batch in plan["batches"]:
+            batch["launch_ids"] = [one for one in batch["launch_ids"] if one not in gone]
+        plan["batches"] = [batch for batch in plan["batches"] if batch["launch_ids"]]
+    night.evidence("plan", lambda _: plan)
+    for launch_id in gone:
+        night.record_path(launch_id).unlink()
+        shutil.rmtree(night.raw(launch_id, ""))
+
+
+def launch_lost(night: Broken) -> None:
+    without_launches(night, lambda spec: spec["launch_id"] == NCCL, batches=False)
+
+
+def node_lost(night: Broken) -> None:
+    """One node is planned nowhere, and the inventory still names it."""
+    without_launches(night, lambda spec: "n0001" in spec["nodes"], batches=True)
+
+
+def node_lost_from_inventory(night: Broken) -> None:
+    node_lost(night)
+    night.evidence("plan", lambda d: d.update(inventory=[n for n in d["inventory"] if n["name"] != "n0001"]))
+
+
+def benchmark_lost(night: Broken) -> None:
+    without_launches(night, lambda spec: spec["benchmark"] == "fio", batches=True)
+
+
+def rung_lost(night: Broken) -> None:
+    without_launches(night, lambda spec: spec["node_count"] == 2, batches=True)
+
+
+def another_runs_plan(night: Broken) -> None:
+    night.evidence("plan", lambda data: data.update(run_id="20200101T000000Z-000000"))
+
+
+def one_digit(night: Broken) -> None:
+    path = night.raw(NCCL, TABLE)
+    text = path.read_text()
+    path.write_text(text.replace(" 0 OK", " 1 OK"))
+
+
+def tampered(name: str, tamper: Callable[[Broken], object], *codes: Code, error: str = "") -> Mutation:
+    return Mutation(
+        name=name, codes=codes, error=error, tamper=lambda night: void(tamper(night)), where="sealed evidence"
+    )
+
+
+RECORDS = (
+    broken("no record came back", lambda night: night.record_path(NCCL).unlink(), Code.NO_RECORD),
+    broken("the record is half written", half_written, Code.UNREADABLE, Code.NO_RECORD),
+    broken("the record lacks its digest of the spec", without("spec_sha256"), Code.UNREADABLE, Code.NO_RECORD),
+    broken("the record has a foreign name", renamed, Code.UNPLANNED, Code.NO_RECORD),
+    broken("a record that nobody planned", unplanned, Code.UNPLANNED),
+    broken("an answered launch was run again", second_answer, Code.DUPLICATE),
+    broken("the record points at another launch's output", elsewhere, Code.SCHEMA),
+    record("it is of another run", Code.OLD_OUTPUT, run_id="20200101T000000Z-000000"),
+    record("it is of another cluster", Code.WRONG_CLUSTER, cluster="other"),
+    record("it answers another spec", Code.WRONG_PARAMETERS, spec_sha256="0" * 64),
+    record("another command was run", Code.WRONG_PARAMETERS, argv=["true"]),
+    record("it was measured and not simulated", Code.WRONG_PARAMETERS, origin="measured"),
+    record("it ran on CPUs", Code.WRONG_HARDWARE, device="cpu"),
+    broken("another host took part", another_host, Code.WRONG_HOST),
+    broken("a host is missing", one_host_less, Code.WRONG_HOST),
+    broken("it began before the run was made", shifted(started_at=-30, ended_at=-30), Code.OLD_OUTPUT),
+    broken("it ended after the seal", shifted(started_at=30, ended_at=30), Code.CLOCK_SKEW),
+    broken("it ended before it began", shifted(ended_at=-1), Code.CLOCK_SKEW),
+    record("it took longer than its clock says", Code.CLOCK_SKEW, duration_s=9999.0),
+    record("its times are no times", Code.SCHEMA, started_at="yesterday"),
+    record("exit code 1 with good output", Code.BENCHMARK_FAILED, exit_code=1),
+    record("a signal with good output", Code.BENCHMARK_FAILED, outcome="signalled", signal=9, exit_code=None),
+    record("a time-out with good output", Code.TIMEOUT, outcome="timeout", exit_code=None, reason="hung"),
+    record("it was never started", Code.BENCHMARK_FAILED, Code.INFRASTRUCTURE, Code.NO_MEASUREMENT,
+           outcome="not_started", exit_code=None, reason="no such file"),
+    record("it was stopped", Code.STOPPED, Code.INFRASTRUCTURE, outcome="stopped", exit_code=None, reason="SIGTERM"),
+    record("its node was lost", Code.NODE_LOST, outcome="infrastructure", exit_code=None, code="node_lost",
+           reason="node n0001 was lost"),
+    record("out of memory", Code.OUT_OF_MEMORY, outcome="infrastructure", exit_code=None, code="out_of_memory",
+           reason="OOMKilled"),
+    record("an unknown outcome", Code.UNREADABLE, Code.NO_RECORD, outcome="fine"),
+    broken("a raw file is gone", lambda night: night.raw(NCCL, TABLE).unlink(), Code.EVIDENCE_CHANGED),
+    broken("a raw file is not the one that was recorded", one_digit, Code.EVIDENCE_CHANGED),
+)  # fmt: skip
+
+PLANS = (
+    broken("the plan lost a launch that ran", lambda night: night.evidence("plan", not_planned_any_more),
+           Code.NO_RECORD, Code.UNPLANNED, where="plan"),
+    broken("a launch was never planned", launch_lost, Code.NO_RECORD, where="plan"),
+    broken("a node was never planned", node_lost, Code.NO_MEASUREMENT, where="plan"),
+    broken("a node is not in the inventory", node_lost_from_inventory, Code.NO_MEASUREMENT, where="plan"),
+    broken("a benchmark was never planned", benchmark_lost, Code.NO_MEASUREMENT, where="plan"),
+    broken("a node count was never planned", rung_lost, Code.NO_MEASUREMENT, where="plan"),
+    broken("the plan is for another cluster", lambda night: night.evidence("plan", lambda d: d.update(cluster="other")),
+           Code.WRONG_CLUSTER, where="plan"),
+    broken("the plan is of another run", another_runs_plan, Code.OLD_OUTPUT, Code.WRONG_PARAMETERS, where="plan"),
+    broken("nothing was planned", lambda night: night.evidence("plan", lambda d: d.update(launches=[], batches=[])),
+           Code.UNPLANNED, Code.NO_MEASUREMENT, where="plan"),
+    Mutation(name="the plan is damaged", where="plan", error="plan.json",
+             apply=lambda night: (night.run.evidence / "plan.json").write_text("{")),
+)  # fmt: skip
+
+SEALS = (
+    tampered("one digit of raw output changed", one_digit, Code.EVIDENCE_CHANGED),
+    tampered("a record removed", lambda night: night.record_path(NCCL).unlink(), Code.EVIDENCE_CHANGED),
+    tampered("a file added", lambda night: (night.run.evidence / "records" / "more.json").write_text("{}"),
+             Code.EVIDENCE_CHANGED),
+    tampered("the seal removed", lambda night: (night.run.evidence / "manifest.json").unlink(), error="unfinished"),
+    tampered("the seal emptied", lambda night: (night.run.evidence / "manifest.json").write_text("{}"),
+             Code.EVIDENCE_CHANGED),
+)  # fmt: skip
