@@ -27,7 +27,7 @@ RUNTIME := .venv/.runtime
 DEV := .venv/.dev
 BENCH := .venv-bench/.installed
 
-.PHONY: help baseline test lint types lock bench mutations up down env bench-env dev-env system clean distclean
+.PHONY: help baseline test lint types lock bench mutations fuzz up down env bench-env dev-env system clean distclean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -62,6 +62,9 @@ bench: $(DEV) $(BENCH) ## how faithful and how costly Plumbline itself is (bench
 
 mutations: $(DEV) $(BENCH) ## break good runs in every known way and print what the gate says
 	@$(VENV)/python -m tests.mutations $(ARGS)
+
+fuzz: $(DEV) $(BENCH) ## fuzz every reader, coverage-guided; ARGS="nccl_tests --cpu-seconds 600" for one
+	@$(VENV)/python -m tests.fuzz $(ARGS)
 
 env: $(RUNTIME) ## build .venv
 bench-env: $(BENCH) ## build .venv-bench
