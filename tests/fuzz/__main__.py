@@ -56,9 +56,9 @@ def seeds(name: str, folder: Path) -> None:
 def _related(name: str, path: Path) -> bool:
     words = {
         "nccl_tests": "nccl/", "fio": "fio/", "hpl": "hpl/", "hpl_mxp": "hpl/", "mllog": "mlperf/",
-        "kubernetes": "k8s/", "mlperf_system": "system_", "perftest": "perftest", "p2p_bandwidth": "p2p_", "nvbandwidth": "nvbandwidth",
-        "dcgmi_diag": "dcgmi", "nvidia_smi_xml": "q_x", "nvidia_smi_csv": "query_gpu", "nvidia_smi_text": "smi_",
-        "gpu_burn": "gpu_burn", "stress_ng": "stress_ng", "xid": "xid",
+        "kubernetes": "k8s/", "mlperf_system": "system_", "perftest": "perftest", "p2p_bandwidth": "p2p_",
+        "nvbandwidth": "nvbandwidth", "dcgmi_diag": "dcgmi", "nvidia_smi_xml": "q_x", "gpu_burn": "gpu_burn",
+        "nvidia_smi_csv": "query_gpu", "nvidia_smi_text": "smi_", "stress_ng": "stress_ng", "xid": "xid",
     }  # fmt: skip
     return words.get(name, "\0") in path.relative_to(CASES).as_posix()
 
