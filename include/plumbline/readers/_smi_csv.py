@@ -30,6 +30,7 @@ _HINT = re.compile(
 )
 """A line without any of these is no header and no complaint."""
 _FAULTY = frozenset(("[", "E", "e"))
+_UNREADABLE = "unreadable cell"
 _MOST_KNOWN = 4096
 _MOST_HELD = 65536
 _MOST_DEVICES = 1024
@@ -201,17 +202,18 @@ class Rows:
     def _row(self, line: str, *, ended: bool) -> Sequence[Reading]:
         table = self.tables[-1]
         width = len(table.names)
-        cells = _split(line, width)
-        if len(cells) != width:
+        commas = line.count(",")
+        cells = _split(line, width) if commas + 1 == width or '"' in line else []
+        if len(cells) != width and commas >= width:
             cells = _split(strip_prefix(line), width)
         if len(cells) != width:
-            if len(cells) > 1 or not ended:
+            if commas or not ended:
                 self.malformed += 1
-                self.widths.add(len(cells))
+                self.widths.add(commas + 1)
             return ()
         cut = not ended and not _is_whole(cells[-1], table.units[-1])
         values, bad = self._values(table, cells, cut)
-        if len(bad) > 1 and not values:
+        if bad and not values and all(_UNREADABLE in text for text in bad):
             self.malformed += 1
             return ()
         self.widths.add(width)
@@ -255,7 +257,7 @@ class Rows:
                 value = quantity(cell, item.unit, printed=unit_of(table.units[column] or ""))
                 if value is None:
                     if not is_absent(cell):
-                        bad.append(f"{table.names[column]}: {fault(cell) or f'unreadable cell {cell[:40]!r}'}")
+                        bad.append(f"{table.names[column]}: {fault(cell) or f'{_UNREADABLE} {cell[:40]!r}'}")
                     continue
                 if len(known) < _MOST_KNOWN:
                     known[cell] = value
