@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from plumbline.model import Code, VerdictKind, to_plain
@@ -78,14 +78,18 @@ def find(run: JudgedRun) -> list[Finding]:
         if not _is_consequence(reason, causes):
             groups.setdefault(_key(reason, explaining_node(reason, launches, faulty)), []).append(reason)
     found = [_finding(run, members, lost, launches) for members in _merged(list(groups.values()))]
-    return sorted(found, key=lambda item: (not item.blocks, _ORDER[item.kind], -item.evidence_count, item.id))
+    found.sort(key=lambda item: (not item.blocks, _ORDER[item.kind], -item.evidence_count, item.id))
+    return _with_own_ids(found)
 
 
-def counted(found: Sequence[Finding]) -> dict[str, int]:
-    """Give how many findings close the gate, are gaps that the suite tolerates, and only warn."""
-    closing = sum(item.blocks for item in found)
-    gaps = sum(not item.blocks and item.kind is VerdictKind.NOT_RUN for item in found)
-    return {"blocking": closing, "gaps": gaps, "others": len(found) - closing - gaps}
+def _with_own_ids(found: Iterable[Finding]) -> list[Finding]:
+    """Number the ids that occur again: they are anchors on the report's page."""
+    seen: Counter[str] = Counter()
+    named = []
+    for item in found:
+        seen[item.id] += 1
+        named.append(item if seen[item.id] == 1 else replace(item, id=f"{item.id}-{seen[item.id]}"))
+    return named
 
 
 def blocks(reason: Row, run: JudgedRun) -> bool:
@@ -167,7 +171,7 @@ def _finding(run: JudgedRun, members: Sequence[Row], lost: Mapping[str, int], la
     first = members[0]
     kind, code = VerdictKind(first["verdict"]), str(first["code"])
     component = _component(run, members, launches)
-    missing = sum(lost.get(name, 0) for name in {str(r["launch_id"]) for r in members if not _is_row(r)})
+    missing = sum(lost.get(name, 0) for name in {str(r.get("launch_id")) for r in members if not _is_row(r)})
     codes = tuple(dict.fromkeys(str(r["code"]) for r in members))
     evidence = tuple(_evidence(r, launches) for r in _spread(members))
     problem = _problem(members, component, missing)
