@@ -1,0 +1,183 @@
+"""The command line: exit codes, JSON, and errors that name their cause."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from tests.run_builder import build_run
+
+from plumbline import readers
+from plumbline.cli import build_parser, main
+from plumbline.errors import ExitCode
+
+DATA = Path(__file__).parents[1] / "data"
+TABLE = DATA / "nccl_tests" / "collectives_n2.txt"
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = main(arguments)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+@pytest.fixture
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PLUMBLINE_RESULTS", str(tmp_path))
+    return tmp_path
+
+
+def test_every_command_has_a_help_that_teaches(capsys: pytest.CaptureFixture[str]) -> None:
+    commands = build_parser()._subparsers._group_actions[0].choices
+    wanted = {
+        "list",
+        "plan",
+        "run",
+        "parse",
+        "judge",
+        "report",
+        "verify",
+        "compare",
+        "history",
+        "status",
+        "prune",
+        "approve",
+    }
+    assert wanted <= set(commands)
+    for name in commands:
+        with pytest.raises(SystemExit) as stopped:
+            main([name, "--help"])
+        assert stopped.value.code == 0
+        assert len(capsys.readouterr().out.splitlines()) > 5
+
+
+def test_parse_prints_json_lines_with_the_status_last(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "parse", "nccl_tests", str(TABLE))
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert code == ExitCode.OK
+    assert [line["kind"] for line in lines].count("status") == 1
+    assert lines[-1]["kind"] == "status"
+    assert lines[-1]["status"] == "complete"
+    assert all(
+        {"indicator", "value", "unit", "params"} <= line.keys() for line in lines if line["kind"] == "measurement"
+    )
+
+
+def test_auto_finds_the_reader(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "parse", "auto", str(TABLE))[1] == run(capsys, "parse", "nccl_tests", str(TABLE))[1]
+
+
+def test_a_cut_file_is_incomplete_and_another_format_unreadable(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cut = tmp_path / "cut.txt"
+    cut.write_bytes(TABLE.read_bytes()[:-400])
+    code, out, _ = run(capsys, "parse", "nccl_tests", str(cut))
+    assert code == ExitCode.INCOMPLETE
+    assert json.loads(out.splitlines()[-1])["status"] != "complete"
+    other = tmp_path / "letter.txt"
+    other.write_text("Dear Sir or Madam,\n")
+    code, out, err = run(capsys, "parse", "hpl_mxp", str(other))
+    assert code == ExitCode.UNREADABLE
+    assert "letter.txt" in err
+    assert json.loads(out.splitlines()[-1])["kind"] == "status"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["parse", "nccl_test", str(TABLE)], "did you mean 'nccl_tests'"),
+        (["parse", "nccl_tests", "/no/such/file"], "no file /no/such/file"),
+        (["parse", "nccl_tests", str(TABLE), "--expect", "rowz=3"], "did you mean 'rows'"),
+        (["parse", "nccl_tests", str(TABLE), "--expect", "rows"], "write key=value"),
+        (["run", "--cluster", "locl"], "did you mean 'local'"),
+        (["run", "--suite", "nihgtly"], "did you mean 'nightly'"),
+        (["run", "--set", "repeet=2"], "did you mean 'repeats'"),
+        (["run", "--set", "faults=x.yaml"], "real cluster"),
+        (["plan", "--set", "nccl_tests.max_byte=1M"], "did you mean 'max_bytes'"),
+        (["verify", "20260101T000000Z-000000"], "no run"),
+        (["status", "--max-age", "soon"], "not an age"),
+        (["history", "bus_bandwith_headline"], "did you mean 'bus_bandwidth_headline'"),
+    ],
+)
+def test_wrong_use_is_named_and_exits_2(
+    results: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    code, _, err = run(capsys, *arguments)
+    assert code == ExitCode.USAGE
+    assert message in err
+    assert list(results.glob("*/*/*")) == []
+
+
+def test_every_reader_is_listed_with_what_it_gives(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "list", "readers", "--json")
+    listed = {row["reader"]: row for row in json.loads(out)}
+    assert code == ExitCode.OK
+    assert set(listed) == set(readers.readers()) == {
+        "nccl_tests", "fio", "hpl", "hpl_mxp", "mllog", "mlperf_system", "perftest", "p2p_bandwidth", "nvbandwidth",
+        "dcgmi_diag", "nvidia_smi_xml", "nvidia_smi_csv", "nvidia_smi_text", "dcgm_exporter", "gpu_burn", "stress_ng",
+        "xid", "kubernetes",
+    }  # fmt: skip
+    assert all(row["indicator"] or row["fact"] for row in listed.values())
+
+
+@pytest.mark.parametrize("what", ["benchmarks", "clusters", "indicators", "runs", "suites"])
+def test_lists_are_printed_both_ways(results: Path, capsys: pytest.CaptureFixture[str], what: str) -> None:
+    assert run(capsys, "list", what)[0] == ExitCode.OK
+    assert isinstance(json.loads(run(capsys, "list", what, "--json")[1]), list)
+
+
+def test_the_plan_names_launches_and_what_is_not_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "plan", "--cluster", "simulated-8", "--set", "node_counts=1,16", "--json")
+    plan = json.loads(out)
+    assert code == ExitCode.OK
+    assert {gap["code"] for gap in plan["gaps"]} == {"unreachable_scale"}
+    assert {node for spec in plan["launches"] for node in spec["nodes"]} == {f"n{i:04d}" for i in range(1, 9)}
+
+
+def test_verify_says_nothing_of_a_sound_run_and_names_a_changed_file(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = build_run(results)
+    assert run(capsys, "verify", str(made.path)) == (ExitCode.OK, "", "")
+    victim = next((made.evidence / "raw").rglob("stdout"))
+    victim.write_text(victim.read_text().replace("1", "2", 1))
+    code, out, _ = run(capsys, "verify", str(made.path))
+    assert code == ExitCode.CLOSED
+    assert json.loads(out) == {"problem": "changed", "path": f"evidence/{victim.relative_to(made.evidence).as_posix()}"}
+
+
+def test_the_dead_mans_switch(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["status", "--cluster", "local", "--max-age", "26h", "--json"]
+    assert run(capsys, *arguments)[0] == ExitCode.CLOSED
+    now = datetime.now(UTC)
+    build_run(results, cluster="local", when=now - timedelta(hours=30))
+    code, out, _ = run(capsys, *arguments)
+    assert (code, json.loads(out)["fresh"]) == (ExitCode.CLOSED, False)
+    build_run(results, cluster="local", when=now - timedelta(hours=2))
+    code, out, _ = run(capsys, *arguments)
+    assert (code, json.loads(out)["fresh"]) == (ExitCode.OK, True)
+
+
+def test_prune_drops_raw_output_and_verify_says_so(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old = build_run(results, cluster="local", when=datetime.now(UTC) - timedelta(days=100))
+    young = build_run(results, cluster="local", when=datetime.now(UTC) - timedelta(days=1))
+    assert run(capsys, "prune", "--raw-older-than", "90d", "--dry-run")[0] == ExitCode.OK
+    assert (old.evidence / "raw").is_dir()
+    assert run(capsys, "prune", "--raw-older-than", "90d")[0] == ExitCode.OK
+    assert not (old.evidence / "raw").exists()
+    assert (young.evidence / "raw").is_dir()
+    code, out, _ = run(capsys, "verify", str(old.path))
+    assert code == ExitCode.CLOSED
+    assert {json.loads(line)["problem"] for line in out.splitlines()} == {"missing"}
+
+
+def test_two_runs_are_compared(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    now = datetime.now(UTC)
+    first = build_run(results, when=now - timedelta(days=1), seed=1)
+    second = build_run(results, when=now, seed=2)
+    code, out, _ = run(capsys, "compare", str(first.path), str(second.path), "--json")
+    assert code == ExitCode.OK
+    assert json.loads(out)
