@@ -21,6 +21,8 @@ UNITS = {
     "bus_bandwidth_headline": "GB/s",
     "read_iops": "IOPS",
     "read_latency_p99": "us",
+    "latency_smallest": "us",
+    "model_flops": "GFLOPS",
 }
 
 
@@ -174,6 +176,17 @@ def test_shares_of_the_dense_peak_name_the_precision():
     assert not [key for key in unknown.derive()[0] if key[0] == "hpl_mxp"] and unknown.derive()[1] == []
 
 
+def test_model_flops_utilization_where_the_peak_is_known():
+    made = Made()
+    made.add("mlperf_gpt3", "model_flops", 2, 494_700.0, precision="bf16")
+    made.add("mlperf_gpt3", "model_flops", 4, None, precision="bf16")
+    values, missing = made.derive()
+    assert values["mlperf_gpt3", "model_flops_utilization", 2, 0] == pytest.approx(0.5)
+    assert [(row.indicator, row.node_count) for row in missing] == [("model_flops_utilization", 4)]
+    unknown = made.derive(accelerator={"model": "abacus", "per_node": 8})
+    assert not [key for key in unknown[0] if key[0] == "mlperf_gpt3"] and unknown[1] == []
+
+
 def nccl(values: dict[int, float | None]) -> Made:
     made = Made()
     for node_count, value in values.items():
@@ -231,8 +244,11 @@ def test_shares_of_peers_with_five_places_and_not_with_four():
 def test_a_slow_latency_is_a_small_share():
     made = Made()
     for group, value in enumerate((10.0, 10.0, 10.0, 10.0, 20.0)):
+        made.add("nccl_tests", "latency_smallest", 1, value, group=group, operation="all_reduce")
         made.add("fio", "read_latency_p99", 1, value, group=group)
-    assert made.derive()[0]["fio", "share_of_peer_median", 1, 4] == pytest.approx(0.5)
+    values, _ = made.derive()
+    assert values["nccl_tests", "share_of_peer_median", 1, 4] == pytest.approx(0.5)
+    assert ("fio", "share_of_peer_median", 1, 4) not in values, "only headline indicators are compared"
 
 
 def test_a_missing_peer_is_missing_and_the_others_are_still_compared():

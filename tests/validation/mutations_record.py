@@ -141,6 +141,18 @@ def tampered(name: str, tamper: Callable[[Broken], object], *codes: Code, error:
     )
 
 
+GPU = {"clocks_throttle_reasons.active": "0x0000000000000000", "clocks.current.sm": "1980", "clocks.max.sm": "1980",
+       "pcie.link.width.current": "16", "pcie.link.width.max": "16",
+       "ecc.errors.uncorrected.volatile.total": "0"}  # fmt: skip
+
+
+def snapshot(count: int = 8, **first: str) -> dict[str, Any]:
+    """What nvidia-smi told after the launch: so many GPUs, the first of them as told."""
+    gpus = [{**GPU, "index": str(index)} for index in range(count)]
+    gpus[0] |= {key.replace("__", "."): value for key, value in first.items()}
+    return {"snapshots": {"after": {"gpus": gpus}}}
+
+
 RECORDS = (
     broken("no record came back", lambda night: night.record_path(NCCL).unlink(), Code.NO_RECORD),
     broken("the record is half written", half_written, Code.UNREADABLE, Code.NO_RECORD),
@@ -172,6 +184,12 @@ RECORDS = (
            reason="node n0001 was lost"),
     record("out of memory", Code.OUT_OF_MEMORY, outcome="infrastructure", exit_code=None, code="out_of_memory",
            reason="OOMKilled"),
+    record("one of eight GPUs is missing", Code.MISSING_GPU, **snapshot(count=7)),
+    record("a GPU was throttled by heat", Code.THROTTLED,
+           **snapshot(clocks_throttle_reasons__active="0x0000000000000040", clocks__current__sm="1200")),
+    record("a PCIe link is narrow", Code.WRONG_LINK_WIDTH, **snapshot(pcie__link__width__current="8")),
+    record("a GPU has uncorrected memory errors", Code.DIAGNOSTIC_FAILED,
+           **snapshot(ecc__errors__uncorrected__volatile__total="3")),
     record("an unknown outcome", Code.UNREADABLE, Code.NO_RECORD, outcome="fine"),
     broken("a raw file is gone", lambda night: night.raw(NCCL, TABLE).unlink(), Code.EVIDENCE_CHANGED),
     broken("a raw file is not the one that was recorded", one_digit, Code.EVIDENCE_CHANGED),

@@ -26,6 +26,8 @@ AGGREGATE = {
     "write_bandwidth": "aggregate_write_bandwidth",
 }
 STEP_TIME = "step_time"
+MODEL_FLOPS = "model_flops"
+MFU = "model_flops_utilization"
 
 
 def _ratio(name: str, title: str, formula: str, source: str, **more: Any) -> Indicator:
@@ -39,7 +41,7 @@ _COVERAGE = _ratio(
 )  # fmt: skip
 _SHARE = _ratio(
     SHARE_OF_PEERS, "Share of the peers' median",
-    "value ÷ median of all places at that node count (median ÷ value where lower is better); 5 places or more",
+    "headline value ÷ median of all places at that node count (inverse where lower is better); 5 places or more",
     "the measured rows; a median holds while fewer than half of the places are wrong",
 )  # fmt: skip
 _WEAK = _ratio(
@@ -70,6 +72,13 @@ _OF_THEORETICAL = _ratio(
 )  # fmt: skip
 
 
+_MFU = _ratio(
+    MFU, "Model FLOPS utilization (MFU)",
+    f"{MODEL_FLOPS} ÷ dense peak of one accelerator at the training's precision; only where the peak is known",
+    "Chowdhery et al. 2022, arXiv:2204.02311, appendix B; data sheets", headline=True, valid_upper=1.02,
+)  # fmt: skip
+
+
 def _aggregate(name: str, direction: str) -> Indicator:
     return Indicator(
         name=name, unit="MB/s", better=Better.HIGHER, title=f"Aggregate storage {direction} bandwidth",
@@ -87,6 +96,8 @@ def derived_indicators(benchmarks: Mapping[str, Benchmark]) -> dict[tuple[str, s
             found[name, SHARE_OF_PEERS] = _SHARE
         if STEP_TIME in own or EFFECTIVE in own:
             found[name, EFFICIENCY["weak"]], found[name, EFFICIENCY["strong"]] = _WEAK, _STRONG
+        if MODEL_FLOPS in own:
+            found[name, MFU] = _MFU
         if BUS_HEADLINE in own:
             found[name, BUS_OF_CEILING] = _OF_CEILING
         if EFFECTIVE in own:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from plumbline.clusters.profile import ClusterProfile
 from plumbline.execution.plan import Plan
 from plumbline.indicators.fleet import inventory_coverage, shares_of_peers
-from plumbline.indicators.rates import shares_of_ceiling, shares_of_peak
+from plumbline.indicators.rates import model_flops_utilization, shares_of_ceiling, shares_of_peak
 from plumbline.indicators.rows import Derived, Rows
 from plumbline.indicators.scaling import aggregate_storage, scaling_efficiency
 from plumbline.model import Measurement
@@ -26,6 +26,7 @@ DERIVATIONS: tuple[Derivation, ...] = (
     aggregate_storage,
     shares_of_ceiling,
     shares_of_peak,
+    model_flops_utilization,
     shares_of_peers,
 )
 

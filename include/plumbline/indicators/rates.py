@@ -9,6 +9,8 @@ from plumbline.indicators.definitions import (
     BUS_OF_CEILING,
     EFFECTIVE,
     EFFECTIVE_OF_THEORETICAL,
+    MFU,
+    MODEL_FLOPS,
     THEORETICAL,
 )
 from plumbline.indicators.rows import Derived, Rows, median, params_of, per_launch
@@ -38,6 +40,19 @@ def shares_of_peak(rows: Rows) -> Iterator[Derived]:
         share = found.value / total if found is not None and found.unit == "GFLOPS" else None
         yield Derived(row=per_launch(row, THEORETICAL), value=total, unit="GFLOPS", source=found)
         yield Derived(row=per_launch(row, EFFECTIVE_OF_THEORETICAL), value=share, unit="1", source=found)
+
+
+def model_flops_utilization(rows: Rows) -> Iterator[Derived]:
+    """Give MFU beside every model rate whose accelerator and precision have a known dense peak."""
+    for row in rows.readout.expected:
+        if row.indicator != MODEL_FLOPS:
+            continue
+        peak = dense_peak_tflops(rows.profile.accelerator.model, str(params_of(row.params).get("precision")))
+        if peak is not None:
+            found = rows.of(row)
+            top = convert(peak, "TFLOPS", "GFLOPS")
+            value = found.value / top if found is not None and found.unit == "GFLOPS" else None
+            yield Derived(row=per_launch(row, MFU), value=value, unit="1", source=found)
 
 
 def shares_of_ceiling(rows: Rows) -> Iterator[Derived]:

@@ -11,6 +11,9 @@ from plumbline.model import Indicator, Measurement, Params, Reference
 from plumbline.references.ceilings import GB_S_PER_GBIT_S, SOFTWARE, ceiling, dense_peak_tflops, one_node_ceiling
 from plumbline.units import convert
 
+PER_ACCELERATOR = frozenset({"matmul_rate", "model_flops"})
+"""Rates of one accelerator; every other rate is of all that take part."""
+
 FLOPS = ("FLOPS", "MFLOPS", "GFLOPS", "TFLOPS", "PFLOPS")
 
 
@@ -81,14 +84,12 @@ def _flops_ceiling(
 ) -> tuple[float, str] | None:
     precision = params.get("precision", physics.launch_params.get(benchmark, {}).get("precision"))
     model = physics.profile.accelerator.model
-    peak = dense_peak_tflops(model, str(precision)) if precision else None
+    # Frameworks may compute fp32 products in TF32.
+    names = ("fp32", "tf32") if precision == "fp32" else (str(precision),)
+    peak = max((rate for name in names if (rate := dense_peak_tflops(model, name)) is not None), default=None)
     if peak is None:
         return None
-    count = (
-        1
-        if meant.name.endswith(("_per_gpu", "_per_accelerator"))
-        else node_count * physics.profile.accelerator.per_node
-    )
+    count = 1 if meant.name in PER_ACCELERATOR else node_count * physics.profile.accelerator.per_node
     total = convert(peak * count, "TFLOPS", meant.unit)
     return total, f"dense {precision} peak of {count} × {model}"
 

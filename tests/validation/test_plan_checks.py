@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.validation.good_run import Night, good_night, made_up_benchmarks, suite  # noqa: F401
+
+from plumbline.execution.plan import Gap
+from plumbline.model import Code
+from plumbline.validation.plan_checks import plan_problems
+
+
+@pytest.fixture
+def night(made_up_benchmarks: None) -> Night:  # noqa: F811
+    return good_night(nodes=4)
+
+
+def problems(night: Night, **plan: object) -> list[tuple[Code, str]]:
+    found = plan_problems(replace(night.plan, **plan), night.profile, night.suite)
+    return [(item.code, item.place) for item in found]
+
+
+def test_a_whole_plan_has_no_problem(night: Night):
+    assert problems(night) == []
+
+
+def test_a_lost_launch_is_in_its_batch(night: Night):
+    gone = night.plan.launches[0].launch_id
+    assert problems(night, launches=night.plan.launches[1:]) == [(Code.NO_RECORD, f"launch {gone}")]
+
+
+def test_a_launch_in_no_batch_or_planned_twice(night: Night):
+    assert {code for code, _ in problems(night, batches=night.plan.batches[1:])} == {Code.SCHEMA}
+    twice = (*night.plan.launches, night.plan.launches[0])
+    assert problems(night, launches=twice) == [(Code.SCHEMA, f"launch {twice[0].launch_id}")]
+
+
+def test_a_node_needs_a_plan_or_a_reason(night: Night):
+    kept = tuple(spec for spec in night.plan.launches if "n0001" not in spec.nodes)
+    ids = {spec.launch_id for spec in kept}
+    batches = tuple(replace(b, launch_ids=tuple(i for i in b.launch_ids if i in ids)) for b in night.plan.batches)
+    assert problems(night, launches=kept, batches=batches) == [(Code.NO_MEASUREMENT, "node n0001")]
+    gap = Gap(code=Code.EXCLUDED, place="node n0001", reason="in repair", node="n0001")
+    assert problems(night, launches=kept, batches=batches, gaps=(gap,)) == []
+
+
+def test_a_node_of_the_profile_is_in_the_inventory(night: Night):
+    assert problems(night, inventory=night.plan.inventory[1:])[0] == (Code.NO_MEASUREMENT, "node n0001")
+
+
+def test_a_benchmark_needs_all_its_rungs_and_repeats(night: Night):
+    more = replace(night, suite=suite((1, 2, 4), repeats=2))
+    places = [place for code, place in problems(more) if code is Code.NO_MEASUREMENT]
+    assert places == ["collective at 1 node", "collective at 2 nodes", "collective at 4 nodes", "matrix at 1 node"]
+    gap = Gap(code=Code.UNREACHABLE_SCALE, place="x", reason="x", benchmark="collective")
+    gaps = tuple(replace(gap, node_count=node_count) for node_count in (1, 2, 4))
+    assert [place for _, place in problems(more, gaps=gaps)] == ["matrix at 1 node"]
+
+
+def test_what_a_subset_leaves_out_has_a_gap(night: Night):
+    fewer = replace(night, suite=night.suite.model_copy(update={"omitted": ("fio",)}))
+    assert problems(fewer) == [(Code.NO_MEASUREMENT, "fio")]
+    gap = Gap(code=Code.EXCLUDED, place="fio", reason="left out", benchmark="fio")
+    assert problems(fewer, gaps=(gap,)) == []
