@@ -195,10 +195,17 @@ def print_verdict(run: RunDirectory, verdict: dict[str, Any], most: int = 20) ->
         f"nodes measured: {coverage['measured']} of {coverage['expected']}; rows: {coverage['rows_measured']} of "
         f"{coverage['rows_expected']}{missing}\n"
     )
-    for row in verdict["reasons"][:most]:
+    new = [row for row in verdict["reasons"] if row["code"] == "no_baseline"]
+    rows = [row for row in verdict["reasons"] if row["code"] != "no_baseline"]
+    for row in rows[:most]:
         print(f"  {_reason_line(row)}")
-    if len(verdict["reasons"]) > most:
-        print(f"  … and {len(verdict['reasons']) - most} more in the report")
+    if len(rows) > most:
+        print(f"  … and {len(rows) - most} more in the report")
+    if new:
+        print(
+            f"  WARN     no_baseline          {len(new)} figures have no reference for this hardware and no approved history"
+        )
+        print(f"{'':32}when they look right: plumbline approve {verdict['run_id']} --by NAME")
     report = run.derived / "report.html"
     root = project_root()
     shown = report.relative_to(root) if report.is_relative_to(root) else report
