@@ -203,7 +203,7 @@ def print_verdict(run: RunDirectory, verdict: dict[str, Any], most: int = 20) ->
         print(f"  … and {len(rows) - most} more in the report")
     if new:
         print(
-            f"  WARN     no_baseline          {len(new)} figures have no reference for this hardware and no approved history"
+        print(f"  WARN     no_baseline          {len(new)} figures have no reference here and no approved history yet;")
         )
         print(f"{'':32}when they look right: plumbline approve {verdict['run_id']} --by NAME")
     report = run.derived / "report.html"
