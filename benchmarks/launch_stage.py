@@ -13,10 +13,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from deployment.local_airflow import ONE_SHOT, environment, load_settings, prepare_database, private
+
 from benchmarks.child import answer
 from benchmarks.ratios import interleave
 from benchmarks.section import ROOT
-from deployment.local_airflow import ONE_SHOT, environment, load_settings, prepare_database, private
 
 
 def start_airflow(home: Path) -> None:
@@ -32,6 +33,7 @@ def start_airflow(home: Path) -> None:
 def through_dag(run_dir: Path, batches: list[str]) -> Any:
     """Give a DAG of the launch stage alone: a LaunchOperator for each batch, as pipeline.py maps them."""
     from airflow.sdk import DAG, chain
+
     from plumbline_airflow.launch import LaunchOperator
 
     with DAG("launches_through_plumbline", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
@@ -54,7 +56,9 @@ def bare_dag(run_dir: Path, folder: Path) -> Any:
         chain(*(
             BashOperator(
                 task_id=f"bash_{n}",
-                bash_command=" && ".join(f"{shlex.join(spec.argv)} > out 2> err" for spec in plan.batch(batch.batch_id)),
+                bash_command=" && ".join(
+                    f"{shlex.join(spec.argv)} > out 2> err" for spec in plan.batch(batch.batch_id)
+                ),
                 env=dict(plan.batch(batch.batch_id)[0].env),
                 append_env=True,
                 cwd=str(folder),

@@ -1,4 +1,4 @@
-"""What Plumbline adds to the time of the commands that it runs: against a shell loop, and against bare Airflow tasks."""
+"""What Plumbline adds to the time of the commands that it runs: against a shell loop, and bare Airflow tasks."""
 
 from __future__ import annotations
 

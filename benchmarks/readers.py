@@ -67,7 +67,8 @@ def nccl_info(number: int) -> str:
 def training(number: int) -> str:
     return (
         f" iteration {number:8d}/ 500000 | consumed samples: {number * 1536:12d} | elapsed time per iteration (ms): "
-        f"{3000 + number % 97:.1f} | learning rate: 2.000E-05 | global batch size: 1536 | lm loss: 2.7{number % 100:02d}E+00\n"
+        f"{3000 + number % 97:.1f} | learning rate: 2.000E-05 | global batch size: 1536 | "
+        f"lm loss: 2.7{number % 100:02d}E+00\n"
     )
 
 
@@ -94,7 +95,8 @@ def mllog_frame() -> tuple[bytes, bytes]:
 
 
 def kernel(number: int) -> str:
-    return f"[{number:8d}.{number % 1000000:06d}] eth{number % 4}: link is up, 400000 Mbps full duplex, flow control rx/tx\n"
+    stamp = f"[{number:8d}.{number % 1000000:06d}]"
+    return f"{stamp} eth{number % 4}: link is up, 400000 Mbps full duplex, flow control rx/tx\n"
 
 
 def xid_line(number: int) -> str:
@@ -117,7 +119,8 @@ SMI_HEADER = b"timestamp, index, uuid, name, temperature.gpu, power.draw [W], cl
 def exporter_line(number: int) -> str:
     return (
         f'DCGM_FI_DEV_POWER_USAGE{{gpu="{number % 8}",UUID="GPU-0a1b2c3d-0000-0000-0000-{number:012d}",'
-        f'device="nvidia{number % 8}",modelName="NVIDIA H100 80GB HBM3",Hostname="node-{number // 8}"}} {600 + number % 99}.5\n'
+        f'device="nvidia{number % 8}",modelName="NVIDIA H100 80GB HBM3",Hostname="node-{number // 8}"}} '
+        f"{600 + number % 99}.5\n"
     )
 
 
