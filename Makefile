@@ -61,7 +61,7 @@ bench: $(DEV) $(BENCH) ## how faithful and how costly Plumbline itself is (bench
 	@$(VENV)/python -m benchmarks $(ARGS)
 
 mutations: $(DEV) $(BENCH) ## break good runs in every known way and print what the gate says
-	@$(VENV)/python -m tests.mutations $(ARGS)
+	@$(VENV)/python -m tests.validation.mutations $(ARGS)
 
 fuzz: $(DEV) $(BENCH) ## fuzz every reader, coverage-guided; ARGS="nccl_tests --cpu-seconds 600" for one
 	@$(VENV)/python -m tests.fuzz $(ARGS)
