@@ -189,9 +189,9 @@ def ceiling(
 
         min( V · [(n-1)/n] / [(g-1)/g],   B · [(n-1)/n] / [(N-1)/N] )
 
-    because a node must carry at least (N-1)/N of the data (all-reduce: twice) through its NICs, and a GPU (g-1)/g
-    through its links. It may rightly exceed the link rate B at small N. All-to-all: a GPU sends (n-g)/n of its data
-    out of the node, so min(V·(n-1)/(g-1), (B/g)·(n-1)/(n-g)). Broadcast, reduce and send-receive: min(V, B).
+    because a node must carry (N-1)/N of the data (all-reduce: twice) through its NICs, and a GPU (g-1)/g through its
+    links; at small N it may exceed B. All-to-all: min(V·(n-1)/(g-1), (B/g)·(n-1)/(n-g)), for a GPU sends (n-g)/n of
+    its data out of the node. Broadcast, reduce and send-receive: min(V, B).
 
     Args:
         operation: nccl-tests' name of the collective, such as all_reduce.
@@ -199,8 +199,7 @@ def ceiling(
         gpus_per_node: g, at least 1.
         one_node_busbw: V in GB/s, measured with the same algorithm; None where unknown.
         node_bandwidth: B in GB/s; None where unknown.
-        algorithm: How the data moves. With in-network reduction (SHARP, CollNet), NVLink between nodes, or an unknown
-            algorithm the network term does not apply.
+        algorithm: With SHARP or CollNet, NVLink between nodes, or an unknown one the network term does not apply.
 
     Source: bandwidth lower bounds of Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations
     in MPICH", 2005, applied to the two levels; nccl-tests doc/PERFORMANCE.md for the bus bandwidth factors.

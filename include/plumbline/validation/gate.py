@@ -114,9 +114,8 @@ def decide(
             included; 0 for all in a cluster's first night. What is absent here is no tolerated gap.
         launch_nodes: launch_id → nodes, for gaps that name a launch.
     """
-    items = [*_count_problems(judged), *judged.others, *judged.rows]
     reasons, gaps = [], []
-    for item in items:
+    for item in (*_count_problems(judged), *judged.others, *judged.rows):
         if item.kind is VerdictKind.PASS:
             continue
         aged, tolerated = _aged(item, gate, nights, launch_nodes or {})
@@ -127,9 +126,6 @@ def decide(
     tolerable = {id(item) for item in gaps}
     closing = {*gate.blocks, *ALWAYS_BLOCKING}
     blocking = [item for item in reasons if item.kind in closing and id(item) not in tolerable]
-    counts = Counter({VerdictKind.PASS.value: judged.passed})
-    counts.update(item.kind.value for item in reasons)
-    absent = (item.place for item in reasons if item.kind in (VerdictKind.NOT_RUN, VerdictKind.STALE))
     shown_blocking = grouped(blocking)
     shown_others = grouped(item for item in reasons if item.kind not in closing or id(item) in tolerable)
     return GateDecision(
@@ -138,13 +134,21 @@ def decide(
         reasons=tuple(sorted((*shown_blocking, *shown_others), key=lambda item: _SEVERITY[item.kind])),
         blocking=shown_blocking,
         gaps=tuple(gaps),
-        counts={kind.value: counts[kind.value] for kind in VerdictKind},
-        coverage={
-            "expected": judged.expected,
-            "measured": judged.measured,
-            "missing": list(dict.fromkeys(absent)),
-        },
+        counts=_counts(judged.passed, reasons),
+        coverage=_coverage(judged, reasons),
     )
+
+
+def _counts(passed: int, reasons: Iterable[Verdict]) -> dict[str, int]:
+    """Count the verdicts of every kind, each row by itself."""
+    found = Counter(item.kind for item in reasons)
+    return {kind.value: passed if kind is VerdictKind.PASS else found[kind] for kind in VerdictKind}
+
+
+def _coverage(judged: Judged, reasons: Iterable[Verdict]) -> dict[str, Any]:
+    """Give rows expected and measured, and the places that have a NOT_RUN or STALE, each once."""
+    absent = (item.place for item in reasons if item.kind in (VerdictKind.NOT_RUN, VerdictKind.STALE))
+    return {"expected": judged.expected, "measured": judged.measured, "missing": list(dict.fromkeys(absent))}
 
 
 LEAST_GROUP = 4

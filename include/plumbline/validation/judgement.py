@@ -75,33 +75,32 @@ def judge(
     frame = join(readout.expected, readout.measurements)
     kinds, bounds = _bounds(frame, _limits(readout, plan, profile, references, baseline))
     _add_limits(frame, kinds, bounds, suite.baseline.sigmas)
-    outcome = validate(
-        frame,
-        expected,
-        {
-            "cluster": [profile.name],
-            "origin": [profile.origin.value],
-            "run_id": [plan.run_id],
-            "suite": [plan.suite],
-            "device": [profile.device.value],
-        },
-    )
+    outcome = validate(frame, expected, _stated(plan, profile))
     others += _judge_problems(outcome, len(frame) > expected)
     rows = row_verdicts(frame, kinds, bounds, outcome, readout)
     if waivers:
         rows, others = waive(rows, others, waivers, today)
     planned = {line: item for line, item in rows.items() if line < expected}
-    others += [item for line, item in rows.items() if line >= expected]
     judged = Judged(
         expected=expected,
         measured=int((frame["magnitude"].iloc[:expected] < float("inf")).sum()),
         passed=expected - len(planned),
         rows=tuple(planned.values()),
-        others=tuple(others),
+        others=(*others, *(item for line, item in rows.items() if line >= expected)),
     )
-    return Judgement(
-        verdicts=verdict_frame(frame, kinds, bounds, planned, judged.others, expected), judged=judged, gx=outcome.gx
-    )
+    verdicts = verdict_frame(frame, kinds, bounds, planned, judged.others, expected)
+    return Judgement(verdicts=verdicts, judged=judged, gx=outcome.gx)
+
+
+def _stated(plan: Plan, profile: ClusterProfile) -> dict[str, list[str]]:
+    """Give what a measurement of this run may say of itself, by column."""
+    return {
+        "cluster": [profile.name],
+        "origin": [profile.origin.value],
+        "run_id": [plan.run_id],
+        "suite": [plan.suite],
+        "device": [profile.device.value],
+    }
 
 
 def _limits(

@@ -36,9 +36,7 @@ def row_verdicts(
     """Give line → verdict for every line that is not a PASS: the first broken rule is the cause."""
     import numpy as np
 
-    cause = np.full(len(frame), -1)
-    for index in range(len(RULES) - 1, -1, -1):
-        cause[outcome.failing[RULES[index].id]] = index
+    cause = _first_broken(outcome, len(frame))
     lines = np.flatnonzero(cause >= 0)
     if not len(lines):
         return {}
@@ -71,6 +69,16 @@ def row_verdicts(
             reference=sources[kinds[line]],
         )
     return found
+
+
+def _first_broken(outcome: Outcome, size: int) -> numpy.ndarray:
+    """Give each line's index into RULES of the first rule that it breaks; -1 for none."""
+    import numpy as np
+
+    cause = np.full(size, -1)
+    for index in range(len(RULES) - 1, -1, -1):
+        cause[outcome.failing[RULES[index].id]] = index
+    return cause
 
 
 def _whole(value: Any) -> int | None:
@@ -160,7 +168,27 @@ def verdict_frame(
     import pandas as pd
 
     head, of_kind, extra = frame.iloc[:expected], kinds[:expected], list(others)
-    same = np.zeros(expected, dtype=np.int64)
+    columns: dict[str, Any] = {
+        name: _text_column(codes, texts, name, rows, extra)
+        for name, (codes, texts) in _shared_texts(head, of_kind, bounds).items()
+    }
+    columns["place"] = [*places(head), *(item.place for item in extra)]
+    for name in ("node_count", "group", "repeat"):
+        tail = pd.Series([getattr(item, name, None) for item in extra], dtype="Int64")
+        columns[name] = pd.concat([head[name], tail]).array
+    for name, values in _numbers(head).items():
+        own = [item.actual if name == "actual" and item.actual is not None else np.nan for item in extra]
+        columns[name] = np.concatenate([values, np.array(own, dtype=float)])
+    return pd.DataFrame({name: columns[name] for name in COLUMNS})
+
+
+def _shared_texts(
+    head: pandas.DataFrame, of_kind: numpy.ndarray, bounds: Sequence[Bounds]
+) -> dict[str, tuple[numpy.ndarray, Sequence[str | None]]]:
+    """Give each text column as codes and the texts that they stand for, as if every line were a PASS."""
+    import numpy as np
+
+    same = np.zeros(len(head), dtype=np.int64)
     passing = [UNJUDGED_MESSAGE if expected_of(item) is None else PASS_MESSAGE for item in bounds]
     shared: dict[str, tuple[numpy.ndarray, Sequence[str | None]]] = {
         "kind": (same, [VerdictKind.PASS.value]),
@@ -174,17 +202,7 @@ def verdict_frame(
     for name in ("benchmark", "indicator", "launch_id", "node", "params", "gpu"):
         column = head[name].astype("category").cat
         shared[name] = (column.codes.to_numpy(dtype=np.int64), list(column.categories))
-    columns: dict[str, Any] = {
-        name: _text_column(codes, texts, name, rows, extra) for name, (codes, texts) in shared.items()
-    }
-    columns["place"] = [*places(head), *(item.place for item in extra)]
-    for name in ("node_count", "group", "repeat"):
-        tail = pd.Series([getattr(item, name, None) for item in extra], dtype="Int64")
-        columns[name] = pd.concat([head[name], tail]).array
-    for name, values in _numbers(head).items():
-        own = [item.actual if name == "actual" and item.actual is not None else np.nan for item in extra]
-        columns[name] = np.concatenate([values, np.array(own, dtype=float)])
-    return pd.DataFrame({name: columns[name] for name in COLUMNS})
+    return shared
 
 
 def _numbers(head: pandas.DataFrame) -> dict[str, numpy.ndarray]:
