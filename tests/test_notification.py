@@ -87,7 +87,7 @@ def test_it_is_verdict_jsons_word_that_is_told_not_a_new_judgement(tmp_path: Pat
 
 
 def test_the_subject_says_what_where_and_of_what_kind(tmp_path: Path):
-    assert compose(build_run(tmp_path, LOCAL)).subject == "PASS, gate open: local nightly 2026-03-01 [CPU ONLY]"
+    assert compose(build_run(tmp_path, LOCAL)).subject == ("PASS, gate open: local nightly 2026-03-01 [CPU ONLY]")
     gpu = build_run(tmp_path, LOCAL, cluster="h100", device=Device.GPU)
     assert compose(gpu).subject == "PASS, gate open: h100 nightly 2026-03-01"
     simulated = build_run(tmp_path, LOCAL, cluster="sim", device=Device.GPU, origin=Origin.SIMULATED)
@@ -148,6 +148,14 @@ def test_a_message_arrives_whole(tmp_path: Path, mail):
     assert got.get_body(("plain",)).get_content().replace("\r\n", "\n").rstrip() == message.text.rstrip()
     assert "FAIL, gate closed" in got.get_body(("html",)).get_content()
     assert got["Auto-Submitted"] == "auto-generated" and got["Message-ID"]
+
+
+def test_a_long_subject_is_not_folded(mail):
+    box, port = mail
+    send(replace(MESSAGE, subject="FAIL, gate closed: " + "long-name " * 12 + "end"), settings(port, "ann@test"))
+    assert box.mails[0]["Subject"].startswith("FAIL, gate closed: long-name") and box.mails[0]["Subject"].endswith(
+        "end"
+    )
 
 
 def test_whoever_is_refused_is_named_and_the_others_are_served(mail):

@@ -12,6 +12,7 @@ import ssl
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from email.message import EmailMessage
+from email.policy import SMTP
 from email.utils import formatdate, make_msgid
 from typing import Literal
 from urllib.parse import quote
@@ -21,12 +22,14 @@ from plumbline.reports.findings import Finding, find
 from plumbline.reports.news import Since, since_previous
 from plumbline.reports.wording import clean, plural, shortened
 from plumbline.tracking.cost import cost
-from plumbline.tracking.judged_run import STAMPS, JudgedRun
+from plumbline.tracking.judged_run import PROXIES, STAMPS, JudgedRun
 from plumbline.tracking.mlflow_tracking import run_url
 from plumbline.tracking.run_directory import RunDirectory
 
 MOST_FINDINGS = 6
 MOST_CHANGES = 5
+LONGEST_LINE = 600
+"""Header lines are not folded before: a folded subject begins with a space. RFC 5322 allows 998 characters."""
 _TONES = {"PASS": "#166534", "WAIVED": "#475569", "WARN": "#8a5a00", "FAIL": "#a3180f", "INVALID": "#7a1f6b"}
 Security = Literal["none", "starttls", "tls"]
 _PORTS: dict[Security, int] = {"none": 25, "starttls": 587, "tls": 465}
@@ -88,7 +91,8 @@ def compose(run: RunDirectory, *, report_url: str | None = None) -> Message:
 
 def subject(run: JudgedRun) -> str:
     """Give one line: verdict and gate first, then what and where, and what must be said of such numbers."""
-    stamp = f" [{', '.join(run.stamps)}]" if run.stamps else ""
+    short = [name for name in run.stamps if name != PROXIES]  # said in the text: it concerns training only
+    stamp = f" [{', '.join(short)}]" if short else ""
     day = f"{run.run_id[:4]}-{run.run_id[4:6]}-{run.run_id[6:8]}"
     return f"{run.verdict.value}, gate {run.summary['gate']}: {run.cluster} {run.suite_name} {day}{stamp}"
 
@@ -235,7 +239,7 @@ def _number(name: str, default: int) -> int:
 
 def send(message: Message, settings: SmtpSettings) -> None:
     """Send one message to all recipients. Raises NotificationError naming the server, or who was refused."""
-    mail = EmailMessage()
+    mail = EmailMessage(policy=SMTP.clone(max_line_length=LONGEST_LINE))
     mail["Subject"] = clean(message.subject)
     mail["From"], mail["To"] = settings.sender, ", ".join(settings.recipients)
     mail["Date"], mail["Message-ID"] = formatdate(), make_msgid(domain="plumbline")

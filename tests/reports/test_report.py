@@ -113,6 +113,7 @@ def test_a_quiet_night_says_so(tmp_path: Path):
         (Scenario(nodes=1, device=Device.GPU, origin=Origin.SIMULATED), ["SIMULATED"]),
         (Scenario(nodes=1, device=Device.CPU, origin=Origin.SIMULATED), ["SIMULATED", "CPU ONLY"]),
         (Scenario(nodes=1, device=Device.GPU), []),
+        (Scenario(nodes=2), ["CPU ONLY"]),
     ],
 )
 def test_every_section_with_numbers_bears_the_stamps(tmp_path: Path, scenario: Scenario, stamps: list[str]):
@@ -120,19 +121,31 @@ def test_every_section_with_numbers_bears_the_stamps(tmp_path: Path, scenario: S
     headings = re.findall(r"<h2 id=\"([a-z_0-9]+)\">(.*?)</h2>", text, flags=re.DOTALL)
     with_numbers = {name: body for name, body in headings if name not in ("findings", "environment", "evidence")}
     assert {"figures", "fio", "nccl_tests", "hpl_mxp", "mlperf_gpt3"} <= with_numbers.keys()
-    for name in ("SIMULATED", "CPU ONLY", "REDUCED-SIZE PROXIES"):
+    for name in ("SIMULATED", "CPU ONLY"):
         there = [name in body for body in with_numbers.values()]
         assert all(there) if name in stamps else not any(there)
-    assert ('class="band"' in text) is bool(stamps)
+    band = re.search(r'class="band".*?</div></div>', text, flags=re.DOTALL)
+    assert band and all(name in band.group(0) for name in (*stamps, "REDUCED-SIZE PROXIES"))
+    proxies = {name for name, body in with_numbers.items() if "REDUCED-SIZE PROXIES" in body}
+    assert proxies == {"figures", "mlperf_gpt3"}, "storage is no proxy because training is"
 
 
-def test_proxies_are_stamped(tmp_path: Path):
+def test_whoever_says_that_it_is_a_proxy_is_stamped(tmp_path: Path):
     run = build_run(tmp_path, Scenario(nodes=1, device=Device.GPU))
     launches = run.read_derived("launches.json")
-    launches[-1]["facts"]["proxy"] = True
+    launches[0]["facts"]["proxy"] = True
     run.write_derived_json("launches.json", launches)
     text, page = report(run)
-    assert "REDUCED-SIZE PROXIES" in text and "No figure here is an MLPerf result" in page.text
+    heading = re.search(r'<h2 id="fio">(.*?)</h2>', text, flags=re.DOTALL)
+    assert heading and "REDUCED-SIZE PROXIES" in heading.group(1)
+    assert "No figure here is an MLPerf result" in page.text
+
+
+def test_a_limit_far_away_does_not_flatten_a_figure():
+    from plumbline.reports.plots import Curve, Panel, _near
+
+    panel = Panel(title="", unit="us", curves=(Curve(label="", x=(1.0, 2.0), y=(100.0, 120.0)),), upper=(30_000_000.0,))
+    assert _near(panel, panel.upper) == () and _near(panel, (90.0,)) == (90.0,)
 
 
 # -- one file, hostile text ------------------------------------------------------------------------------------------

@@ -254,6 +254,9 @@ def _identity(node: str, launches: Mapping[str, Row]) -> dict[str, Any]:
 
 def _problem(members: Sequence[Row], component: Component, missing: int) -> str:
     first = members[0]
+    if first["code"] == Code.NO_BASELINE:
+        names = sorted({str(r["benchmark"]) for r in members if r.get("benchmark")})
+        return f"{', '.join(names)}: nothing to compare with yet" if names else str(first["message"])
     where = "" if first["place"] == component.name else f"{first['place']}: "
     text = f"{where}{_named(first)}{first['message']}"
     alone = sum(bool(r.get("node")) for r in members)

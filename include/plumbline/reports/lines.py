@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from plumbline.model import Better, Indicator, VerdictKind, canonical_params, worst
+from plumbline.model import Better, Code, Indicator, VerdictKind, canonical_params, worst
 from plumbline.reports.wording import number, params_in_words, unit
 from plumbline.tracking.comparison import Change
 from plumbline.tracking.judged_run import JudgedRun, Row
@@ -151,6 +151,12 @@ class Line:
         """Where the limits come from."""
         found = (row.get("reference") for cell in self.cells for row in cell.rows)
         return tuple(dict.fromkeys(str(source) for source in found if source))
+
+    @property
+    def only_unjudged(self) -> bool:
+        """Whether nothing is wrong but that there is no history to compare with."""
+        codes = {row["code"] for cell in self.cells for row in cell.rows if row["kind"] != VerdictKind.PASS}
+        return codes == {Code.NO_BASELINE}
 
     @property
     def places(self) -> str:

@@ -314,7 +314,9 @@ def _sections(run: JudgedRun, lines: Sequence[Line], pictures: _Pictures) -> Ite
             title=title,
             covers=covers,
             version=spec.benchmark_version if spec else "",
-            params=tuple((key, str(value)) for key, value in spec.params.items() if value is not None) if spec else (),
+            params=tuple((key, str(value)) for key, value in spec.params.items() if value not in (None, ""))
+            if spec
+            else (),
             kind=max(kinds, key=list(VerdictKind).index, default=VerdictKind.NOT_RUN),
             lines=tuple(mine),
             figures=tuple(

@@ -14,6 +14,8 @@ from plumbline.units import show_bytes
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "h", "p")
 BLUE, RED, GREY, GREEN = "#0b5394", "#b3261e", "#6b7280", "#0f766e"
+FAR = 3.0
+"""Limits that are so many times beyond the values are left out of figures; the tables have them."""
 _FONTS = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans'"
 """Laid out with the widest of them, which matplotlib brings along; shown with the first that the reader has."""
 _STYLE = {
@@ -144,7 +146,7 @@ def trends(panels: Sequence[Panel], title: str, dates: Mapping[float, str]) -> F
         _lines(axes, panel)
         curve = panel.curves[0]
         axes.plot(curve.x[-1:], curve.y[-1:], "o", color=BLUE, markersize=7, markerfacecolor="white", markeredgewidth=2)
-        values = [*curve.y, *panel.lower, *panel.upper]
+        values = [*curve.y, *_near(panel, panel.lower), *_near(panel, panel.upper)]
         low, high = min(values), max(values)
         middle = max(abs(low), abs(high)) or 1.0
         pad = max(0.15 * (high - low), 0.05 * middle)
@@ -175,6 +177,7 @@ def bars(groups: Sequence[tuple[str, Sequence[Bar]]], title: str) -> Figure:
 
 
 def _draw_bars(axes: Any, items: Sequence[Bar]) -> None:
+    longest = FAR * max(max(item.value, item.expected or 0.0) for item in items)
     for place, item in enumerate(items):
         color = RED if item.bad else BLUE
         hatch, edge = ("////", "white") if item.bad else (None, color)
@@ -183,7 +186,7 @@ def _draw_bars(axes: Any, items: Sequence[Bar]) -> None:
         if item.expected is not None:
             axes.plot([item.expected] * 2, span, color="black", linewidth=1.6)
         for limit in (item.lower, item.upper):
-            if limit is not None:
+            if limit is not None and limit <= longest:
                 axes.plot([limit] * 2, span, color=RED, linewidth=1.2, linestyle=(0, (2, 1.5)))
     axes.set_yticks(range(len(items)), [clean(item.label) for item in items])
     axes.invert_yaxis()
@@ -232,13 +235,20 @@ def _lines(axes: Any, panel: Panel) -> None:
         )
         if curve.least:
             axes.fill_between(curve.x, curve.least, curve.most, color=colors[number], alpha=0.15, linewidth=0)
-    for limit in (panel.lower, panel.upper):
+    for limit in (_near(panel, panel.lower), _near(panel, panel.upper)):
         if len(limit) == 1:
             axes.axhline(limit[0], color=RED, linewidth=1.1, linestyle=(0, (4, 2)))
         elif limit:
             axes.plot(panel.curves[0].x, limit, color=RED, linewidth=1.1, linestyle=(0, (4, 2)))
     axes.set_title(clean(panel.title))
     axes.set_ylabel(clean(panel.unit))
+
+
+def _near(panel: Panel, limits: tuple[float, ...]) -> tuple[float, ...]:
+    """Give limits that are near enough to be drawn: a bound of physics far away would flatten what it bounds."""
+    values = [abs(y) for curve in panel.curves for y in curve.y]
+    near = all(min(values) / FAR <= abs(limit) <= max(values) * FAR for limit in limits)
+    return limits if values and near else ()
 
 
 def _plain_ticks(axis: Any) -> None:

@@ -25,10 +25,11 @@ LAUNCHES = "launches.json"
 MLFLOW = "mlflow.json"
 """Written by tracking: where MLflow keeps this run."""
 
+PROXIES = "REDUCED-SIZE PROXIES"
 STAMPS: Mapping[str, str] = {
     "SIMULATED": "Every number comes out of the simulator. Nothing here was measured on hardware.",
     "CPU ONLY": "Measured on CPUs, not on GPUs. The figures say nothing about accelerators or their fabric.",
-    "REDUCED-SIZE PROXIES": "Training ran models of reduced size. No figure here is an MLPerf result.",
+    PROXIES: "Training ran models of reduced size. No figure here is an MLPerf result.",
 }
 """What must be said wherever numbers of a run are shown, and what it means."""
 
@@ -89,15 +90,27 @@ class JudgedRun:
     @cached_property
     def stamps(self) -> tuple[str, ...]:
         """What must stand wherever numbers of this run are shown; empty for real measurements on GPUs."""
-        proxy = any((launch.get("facts") or {}).get("proxy") for launch in self.launches)
         return tuple(
             name
             for name, holds in (
                 ("SIMULATED", self.origin is Origin.SIMULATED),
                 ("CPU ONLY", self.device is Device.CPU),
-                ("REDUCED-SIZE PROXIES", proxy),
+                (PROXIES, bool(self.proxies)),
             )
             if holds
+        )
+
+    def stamps_of(self, benchmark: str) -> tuple[str, ...]:
+        """What must stand beside one benchmark's numbers: storage is no proxy because training is."""
+        return tuple(name for name in self.stamps if name != PROXIES or benchmark in self.proxies)
+
+    @cached_property
+    def proxies(self) -> frozenset[str]:
+        """The benchmarks that ran a model of reduced size: every trainer that ships here, and who says so itself."""
+        return frozenset(
+            str(launch["benchmark"])
+            for launch in self.launches
+            if str(launch["benchmark"]).startswith("mlperf_") or (launch.get("facts") or {}).get("proxy")
         )
 
     @cached_property
