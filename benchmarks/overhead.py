@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import subprocess
@@ -83,7 +84,6 @@ def timed(argv: Sequence[str], env: Mapping[str, str], allowed: Sequence[int] = 
 
 def planned(env: Mapping[str, str]) -> list[dict[str, Any]]:
     """Give the launches that `plumbline run` would start."""
-    import json
 
     argv = [sys.executable, "-m", "plumbline.cli", "plan", "--cluster", "overhead", "--suite", "overhead", "--json"]
     done = subprocess.run(argv, env={**os.environ, **env}, cwd=ROOT, capture_output=True, text=True, check=True)

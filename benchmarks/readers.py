@@ -96,7 +96,7 @@ def mllog_frame() -> tuple[bytes, bytes]:
 
 def kernel(number: int) -> str:
     stamp = f"[{number:8d}.{number % 1000000:06d}]"
-    return f"{stamp} eth{number % 4}: link is up, 400000 Mbps full duplex, flow control rx/tx\n"
+    return f"{stamp} eth{number % 4}: link is up, 400000 Mbps full duplex\n"
 
 
 def xid_line(number: int) -> str:

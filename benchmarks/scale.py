@@ -66,7 +66,7 @@ def simulate(cluster: str) -> str:
 
     run = stages.prepare(cluster, "scale", {}, trigger="benchmark")
     for batch_id in stages.batch_ids(run):
-        stages.launch_batch(run.path, batch_id, lambda text: None)
+        stages.launch_batch(run.path, batch_id, print)
     stages.seal(run.path)
     return str(run.path)
 
@@ -100,7 +100,7 @@ def judge_alone(run_dir: str, rows: int) -> dict[str, float]:
         expected=tuple(_renamed(row, n) for n in range(times) for row in readout.expected),
         measurements=tuple(_renamed(row, n) for n in range(times) for row in readout.measurements),
     )
-    import great_expectations  # noqa: F401 - its import is known and counted elsewhere
+    import great_expectations  # noqa: F401 - its import is counted elsewhere
 
     before, start, cpu = peak_mib(), time.monotonic(), time.process_time()
     judgement = judge(
@@ -149,25 +149,27 @@ def _rows(found: Sequence[dict[str, Any]]) -> list[Row]:
     for item in found:
         seconds, memory = sum(item["wall_s"].values()), max(item["peak_mib"].values())
         told = ", ".join(f"{name} {item['wall_s'][name]:.1f} s" for name in STAGES)
-        judged = item["nodes"] <= 1000
-        quick = seconds <= SECONDS_MOST if judged else None
+        in_time = seconds <= SECONDS_MOST
+        fits = memory <= MEMORY_MOST_MIB
+
         rows.append(Row(name=f"{item['nodes']} nodes, {item['rows']} rows", value=seconds, unit="s", spread=told,
-                        limit=f"≤ {SECONDS_MOST:g} s at 1,000", held=quick))  # fmt: skip
+                        limit=f"≤ {SECONDS_MOST:g} s at 1,000", held=in_time))  # fmt: skip
         rows.append(Row(name=f"{item['nodes']} nodes: CPU", value=sum(item["cpu_s"].values()), unit="s"))
         rows.append(Row(name=f"{item['nodes']} nodes: peak memory", value=memory, unit="MiB",
                         spread=", ".join(f"{name} {item['peak_mib'][name]:.0f}" for name in STAGES),
                         limit=f"≤ {MEMORY_MOST_MIB:g} MiB at 1,000",
-                        held=memory <= MEMORY_MOST_MIB if judged else None))  # fmt: skip
+                        held=fits))  # fmt: skip
     return rows
 
 
 def measure(options: Options) -> Section:
-    """Measure 10, 100 and 1,000 nodes (quick: 4, 8, 16), and validation alone on 1,000,000 rows (quick: 20,000)."""
-    counts = (4, 8, 16) if options.quick else (10, 100, 1000)
+    """Measure 10, 100 and 1,000 nodes (quick: 2, 4, 8), and validation alone on 1,000,000 rows (quick: 20,000)."""
+    counts = (2, 4, 8) if options.quick else (10, 100, 1000)
     BUILD.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=BUILD, prefix="scale-") as name:
         folder = Path(name)
-        measure_nodes(folder, 2)  # makes MLflow's store
+        if not options.quick:
+            measure_nodes(folder, 2)  # makes MLflow's store
         found = [measure_nodes(folder, nodes) for nodes in counts]
         target = 20_000 if options.quick else 1_000_000
         alone = in_child(
