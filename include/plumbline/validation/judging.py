@@ -15,6 +15,9 @@ from plumbline.validation.judgement import judge
 from plumbline.validation.readout import Readout, measured_nodes, read_run
 from plumbline.validation.sealed_limits import read_limits
 
+NAMED_NODES = 8
+"""Groups of up to so many nodes are named node by node."""
+
 
 def judge_run(run: RunDirectory) -> dict[str, Any]:
     """Write derived/ but for the report; give the content of verdict.json. Raises OutputError, ConfigError."""
@@ -51,10 +54,20 @@ def judge_run(run: RunDirectory) -> dict[str, Any]:
         "device": profile.device.value,
         **decision.data(),
         "coverage": _coverage(plan, readout, decision.coverage),
+        "reasons": [_with_nodes(reason, readout) for reason in decision.data()["reasons"]],
         "mlflow_run_id": _mlflow_run_id(run),
     }
     run.write_derived_json("verdict.json", verdict)
     return verdict
+
+
+def _with_nodes(reason: dict[str, Any], readout: Readout) -> dict[str, Any]:
+    """Name the nodes of a small group in its place: whoever is called at night needs names, not a group's number."""
+    launch_id = str(reason["launch_id"] or "").removeprefix("derived-")
+    nodes = next((launch.nodes for launch in readout.launches if launch.launch_id == launch_id), ())
+    if reason["node"] or not 1 < len(nodes) <= NAMED_NODES:
+        return reason
+    return {**reason, "place": f"{reason['place']} ({', '.join(nodes)})"}
 
 
 def _coverage(plan: Plan, readout: Readout, rows: Mapping[str, Any]) -> dict[str, Any]:
