@@ -8,13 +8,18 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from deployment import local_airflow
 
+# A slow machine is no failure, and the same commit gives the same result.
+hypothesis.settings.register_profile("plumbline", deadline=None, derandomize=True, print_blob=True)
+hypothesis.settings.load_profile("plumbline")
+
 AIRFLOW_HOME = Path(tempfile.mkdtemp(prefix="plumbline-tests-"))
 for name in [name for name in os.environ if name.startswith(("AIRFLOW", "PLUMBLINE_", "MLFLOW_"))]:
-    if name != "PLUMBLINE_CASES":
+    if name not in ("PLUMBLINE_CASES", "PLUMBLINE_SCREENSHOTS"):
         del os.environ[name]
 os.environ["AIRFLOW_HOME"] = str(AIRFLOW_HOME)
 os.environ.update(local_airflow.environment(local_airflow.ONE_SHOT))
