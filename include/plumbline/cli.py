@@ -47,9 +47,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except PlumblineError as error:
         print(f"plumbline {chosen.command}: {error}", file=sys.stderr)
         return error.exit_code
-    except BrokenPipeError:
+    except BrokenPipeError:  # `plumbline run | head`: nobody read how it ended, so it did not end well
         sys.stderr.close()
-        return ExitCode.OK
+        return ExitCode.INFRASTRUCTURE
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return ExitCode.INFRASTRUCTURE

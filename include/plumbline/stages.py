@@ -190,24 +190,42 @@ def report(run_dir: Path) -> Path:
     from plumbline.reports.report import write_report  # noqa: PLC0415
 
     run = RunDirectory.open(run_dir)
+    _refuse_changed(run, "report.html", "findings.json", "mlflow.json")
     path = write_report(run)
     run.write_provenance(code_version())
     return path
 
 
 def track(run_dir: Path, tracking_uri: str | None = None) -> str:
-    """Log the run to MLflow, once however often this is called; give its MLflow run id. Raises TrackingError."""
+    """Log the run to MLflow, once however often this is called; give its MLflow run id.
+
+    Raises TrackingError (try again), OutputError for derived files that are not what the judge wrote.
+    """
     from plumbline.tracking.mlflow_tracking import begin  # noqa: PLC0415
     from plumbline.tracking.mlflow_tracking import track as log_run  # noqa: PLC0415
 
     run = RunDirectory.open(run_dir)
+    _refuse_changed(run, "mlflow.json")
     mlflow_run_id = begin(run, tracking_uri)
     verdict = run.read_derived("verdict.json")
     if verdict.get("mlflow_run_id") != mlflow_run_id:
         run.write_derived_json("verdict.json", {**verdict, "mlflow_run_id": mlflow_run_id})
+        run.write_provenance(code_version())  # a store that goes down below must not leave a verdict without its seal
     log_run(run, tracking_uri)
     run.write_provenance(code_version())
     return mlflow_run_id
+
+
+def _refuse_changed(run: RunDirectory, *rewritten: str) -> None:
+    """Hold derived/ against its seal before the seal is written anew, or an edited verdict would be sealed with it.
+
+    `rewritten` names the files that the stage itself, or one that was stopped, writes. Raises OutputError.
+    """
+    own = {f"derived/{name}" for name in rewritten}
+    for problem in run.problems(evidence=False):
+        if problem["path"] not in own and problem["problem"] != "extra":
+            what = f"{problem['path']} is {problem['problem']} since it was judged; plumbline judge {run.run_id}"
+            raise OutputError(what, source=run.run_id)
 
 
 def gate(run_dir: Path) -> GateResult:
@@ -221,8 +239,15 @@ def gate(run_dir: Path) -> GateResult:
 
 
 def approve(run_dir: Path, *, by: str, comment: str, kind: str = "approve_baseline") -> dict[str, Any]:
-    """Record a person's decision on a judged run. Raises ConfigError for a run that nobody may approve."""
+    """Record a person's decision on a judged run.
+
+    Raises ConfigError for a run that nobody may approve, OutputError where evidence or verdict is not what was sealed.
+    """
     run = RunDirectory.open(run_dir)
+    if kind == "approve_baseline":
+        _refuse_changed(run, "report.html", "findings.json", "mlflow.json")
+        if problem := next((p for p in run.problems() if p["path"].startswith("evidence/")), None):
+            raise OutputError(f"{problem['path']} is {problem['problem']} since the seal", source=run.run_id)
     data = run.read_derived("verdict.json")
     closing = [r for r in data["reasons"] if r["verdict"] in _suite_blocks(run) and r["code"] != "no_baseline"]
     if kind == "approve_baseline" and data["gate"] != "open" and closing:

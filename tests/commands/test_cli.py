@@ -12,6 +12,7 @@ from tests.run_builder import build_run
 from plumbline import readers
 from plumbline.cli import build_parser, main
 from plumbline.errors import ExitCode
+from plumbline.tracking.run_directory import RunDirectory
 
 DATA = Path(__file__).parents[1] / "data"
 TABLE = DATA / "nccl_tests" / "collectives_n2.txt"
@@ -181,3 +182,65 @@ def test_two_runs_are_compared(results: Path, capsys: pytest.CaptureFixture[str]
     code, out, _ = run(capsys, "compare", str(first.path), str(second.path), "--json")
     assert code == ExitCode.OK
     assert json.loads(out)
+
+
+def _edited_to_open(made: RunDirectory) -> None:
+    path = made.derived / "verdict.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "gate": "open", "verdict": "PASS", "reasons": []}))
+
+
+@pytest.mark.parametrize("stage", ["report", "track"])
+def test_no_later_stage_seals_an_edited_verdict(
+    results: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{results}/mlflow.db")
+    made = build_run(results)
+    _edited_to_open(made)
+    code, _, err = run(capsys, stage, str(made.path))
+    assert code == ExitCode.UNREADABLE
+    assert "derived/verdict.json is changed since it was judged" in err
+    assert {"problem": "changed", "path": "derived/verdict.json"} in list(made.problems())
+
+
+def test_nobody_approves_an_edited_verdict_or_changed_evidence(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = build_run(results)
+    _edited_to_open(made)
+    code, _, err = run(capsys, "approve", str(made.path), "--by", "ann")
+    assert code == ExitCode.UNREADABLE
+    assert "derived/verdict.json is changed" in err
+    other = build_run(results, seed=2)
+    victim = next((other.evidence / "raw").rglob("stdout"))
+    victim.write_text(victim.read_text() + "1")
+    code, _, err = run(capsys, "approve", str(other.path), "--by", "ann")
+    assert code == ExitCode.UNREADABLE
+    assert f"evidence/{victim.relative_to(other.evidence).as_posix()} is changed" in err
+    assert made.decisions() == other.decisions() == []
+
+
+def test_a_reader_that_hangs_up_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Closed:
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+        def flush(self) -> None:
+            """Nothing is held."""
+
+    monkeypatch.setattr("sys.stdout", Closed())
+    monkeypatch.setattr("sys.stderr", Closed())
+    monkeypatch.setattr(Closed, "close", lambda self: None, raising=False)
+    assert main(["parse", "nccl_tests", str(TABLE)]) == ExitCode.INFRASTRUCTURE
+
+
+def test_a_resumed_run_takes_no_new_settings(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = build_run(results)
+    code, _, err = run(capsys, "run", "--resume", str(made.path), "--set", "repeats=9")
+    assert code == ExitCode.USAGE
+    assert "--set repeats=9" in err
+
+
+def test_an_empty_file_is_unreadable_to_every_reader(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty").write_bytes(b"")
+    for name in ("auto", *readers.readers()):
+        assert run(capsys, "parse", name, str(tmp_path / "empty"))[0] in (ExitCode.INCOMPLETE, ExitCode.UNREADABLE)

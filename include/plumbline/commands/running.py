@@ -87,6 +87,8 @@ def _run(chosen: argparse.Namespace) -> int:
     progress = _Progress(sys.stderr if chosen.json else sys.stdout)
     signal.signal(signal.SIGTERM, _stop)
     if chosen.resume:
+        if chosen.set:
+            raise ConfigError(f"--set {chosen.set[0]}: a resumed run keeps the settings that it was planned with")
         run = stages.find_run(chosen.resume)
         lock.acquire(run.path.parents[1], run.run_id, "cli resumed", stages.lease(run.profile()), os.getpid())
     else:
@@ -202,9 +204,7 @@ def print_verdict(run: RunDirectory, verdict: dict[str, Any], most: int = 20) ->
     if len(rows) > most:
         print(f"  … and {len(rows) - most} more in the report")
     if new:
-        print(
         print(f"  WARN     no_baseline          {len(new)} figures have no reference here and no approved history yet;")
-        )
         print(f"{'':32}when they look right: plumbline approve {verdict['run_id']} --by NAME")
     report = run.derived / "report.html"
     root = project_root()

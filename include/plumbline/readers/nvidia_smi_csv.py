@@ -50,7 +50,7 @@ def sniff(head: str) -> float:
     """Look for a header of query fields with the columns of a row below it."""
     best = 0.0
     lines = [strip_prefix(line) for line in head.splitlines()[:400]]
-    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+    for line, following in zip(lines, [*lines, ""][1:], strict=True):
         if (names := header(line)) is not None and len(names[0]) > 1:
             best = max(best, 0.85 if len(following.split(",")) == len(names[0]) else 0.5)
             if head.lstrip("\ufeff \r\n").startswith(line.strip()[:40]):

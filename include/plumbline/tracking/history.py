@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.errors import OutputError
-from plumbline.model import MEASUREMENT_COLUMNS, Origin, VerdictKind
+from plumbline.model import MEASUREMENT_COLUMNS, Code, Origin, VerdictKind
 from plumbline.tracking.judged_run import LAUNCHES, MEASUREMENTS, VERDICT, VERDICTS, why_untrusted
 from plumbline.tracking.run_directory import RunDirectory, find_runs, run_time
 
@@ -145,12 +145,15 @@ def _earlier(results: Path, cluster: str, suite: str | None, before: str | None)
 
 
 def _why_unusable(run: RunDirectory, origin: Origin) -> str | None:
-    if reason := why_untrusted(run, MEASUREMENTS, VERDICTS):
+    if reason := why_untrusted(run, MEASUREMENTS, VERDICTS, VERDICT):
         return reason
     try:
-        found = run.read_derived(VERDICT)["origin"]
+        verdict = run.read_derived(VERDICT)
+        found, codes = verdict["origin"], {item["code"] for item in verdict["reasons"]}
     except (OutputError, KeyError, TypeError):
         return "verdict.json is missing or damaged"
+    if Code.EVIDENCE_CHANGED in codes:  # such a verdict names files, not launches: no row of the run can be trusted
+        return "its evidence was changed after it was sealed"
     return None if found == origin.value else f"its numbers are {found}, not {origin.value}"
 
 

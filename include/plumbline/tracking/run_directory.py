@@ -212,11 +212,14 @@ class RunDirectory:
 
     # -- verification --------------------------------------------------------------------------------------------
 
-    def problems(self) -> Iterator[dict[str, str]]:
-        """Compare the run with its seals: missing, changed, extra, unsealed or stale_derived, one item a problem."""
+    def problems(self, *, evidence: bool = True) -> Iterator[dict[str, str]]:
+        """Compare the run with its seals: missing, changed, extra, unsealed or stale_derived, one item a problem.
+
+        Without `evidence` its files are not read, which may be many gigabytes: only derived/ is held against its seal.
+        """
         if not self.sealed:
             yield {"problem": "unsealed", "path": f"evidence/{MANIFEST}"}
-        else:
+        elif evidence:
             yield from self._evidence_problems()
         yield from self._derived_problems()
 
