@@ -193,6 +193,10 @@ RECORDS = (
     record("an unknown outcome", Code.UNREADABLE, Code.NO_RECORD, outcome="fine"),
     broken("a raw file is gone", lambda night: night.raw(NCCL, TABLE).unlink(), Code.EVIDENCE_CHANGED),
     broken("a raw file is not the one that was recorded", one_digit, Code.EVIDENCE_CHANGED),
+    record("the record lists no raw file", Code.EVIDENCE_CHANGED, raw_files=[]),
+    broken("another output lies beside those that were recorded",
+           lambda night: night.raw(NCCL, "more.txt").write_text(night.raw(NCCL, TABLE).read_text()),
+           Code.EVIDENCE_CHANGED),
 )  # fmt: skip
 
 PLANS = (

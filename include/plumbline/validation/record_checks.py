@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ def record_verdicts(
     found = record.hardware.get("hardware_id")
     if profile.launcher == "local" and hardware and found and found != hardware:
         yield verdict(Code.WRONG_HARDWARE, place, f"ran on hardware {found}, planned on {hardware}", **fields)
-    yield from (verdict(code, place, message, **fields) for code, message in _raw_problems(run, record))
+    yield from (verdict(code, place, message, **fields) for code, message in _raw_problems(run, spec, record))
     yield from (verdict(code, place, message, **fields) for code, message in snapshot_problems(spec, record))
 
 
@@ -91,7 +92,7 @@ def _host_problems(profile: ClusterProfile, spec: LaunchSpec, record: RunRecord)
         yield Code.WRONG_HOST, f"planned nodes absent: {missing[:5] or 'none'}; others present: {other[:5] or 'none'}"
 
 
-def _raw_problems(run: RunDirectory, record: RunRecord) -> Iterator[tuple[Code, str]]:
+def _raw_problems(run: RunDirectory, spec: LaunchSpec, record: RunRecord) -> Iterator[tuple[Code, str]]:
     folder = run.evidence / record.raw_dir
     if record.raw_dir != f"raw/{record.launch_id}.a{record.attempt}":
         yield Code.SCHEMA, f"raw output is claimed to be in {record.raw_dir!r}"
@@ -102,6 +103,21 @@ def _raw_problems(run: RunDirectory, record: RunRecord) -> Iterator[tuple[Code, 
             yield Code.EVIDENCE_CHANGED, f"raw file {raw.path} is missing"
         elif path.stat().st_size != raw.size_bytes or file_sha256(path) != raw.sha256:
             yield Code.EVIDENCE_CHANGED, f"raw file {raw.path} is not the one that the record lists"
+    if record.outcome in ANSWERS:
+        yield from ((Code.EVIDENCE_CHANGED, message) for message in _unlisted(folder, spec, record))
+
+
+def _unlisted(folder: Path, spec: LaunchSpec, record: RunRecord) -> Iterator[str]:
+    """Name raw files that the record doesn't list: an old or foreign output would be read as this launch's.
+
+    A record lists no links, so a link matters only where a benchmark would read it.
+    """
+    listed = {raw.path for raw in record.raw_files}
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        read = not path.is_symlink() or any(fnmatch(name, pattern) for pattern in spec.outputs)
+        if path.is_file() and name not in listed and read:
+            yield f"raw file {name} is not in the record: something else wrote it, or wrote it later"
 
 
 def outcome_problems(run: RunDirectory, record: RunRecord) -> Iterator[tuple[Code, str]]:
