@@ -22,7 +22,7 @@ from plumbline.execution.environment import hardware_identity, software_environm
 from plumbline.execution.launcher import launcher
 from plumbline.execution.plan import make_plan, plan_data
 from plumbline.suites.suite import Suite, load_suite
-from plumbline.tracking.run_directory import RunDirectory, link_latest, new_run_id
+from plumbline.tracking.run_directory import RunDirectory, link_latest, misplaced, new_run_id
 
 Progress = Callable[[str], None]
 
@@ -235,6 +235,8 @@ def gate(run_dir: Path) -> GateResult:
     problems = [p for p in run.problems() if p["path"] in ("derived/verdict.json", "derived/provenance.json")]
     if problems:
         raise OutputError(f"derived/ doesn't belong to this evidence: {problems[0]['problem']}", source=run.run_id)
+    if reason := misplaced(run, data):
+        raise OutputError(reason, source=run.run_id)
     return GateResult(open=data["gate"] == "open", verdict=data["verdict"], reasons=tuple(data["reasons"]))
 
 

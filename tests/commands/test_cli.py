@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from tests.run_builder import build_run
 
-from plumbline import readers
+from plumbline import readers, stages
 from plumbline.cli import build_parser, main
-from plumbline.errors import ExitCode
+from plumbline.errors import ExitCode, OutputError
+from plumbline.tracking.history import load_history
 from plumbline.tracking.run_directory import RunDirectory
 
 DATA = Path(__file__).parents[1] / "data"
@@ -244,3 +246,18 @@ def test_an_empty_file_is_unreadable_to_every_reader(tmp_path: Path, capsys: pyt
     (tmp_path / "empty").write_bytes(b"")
     for name in ("auto", *readers.readers()):
         assert run(capsys, "parse", name, str(tmp_path / "empty"))[0] in (ExitCode.INCOMPLETE, ExitCode.UNREADABLE)
+
+
+def test_a_good_night_under_another_name_is_no_night(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    now = datetime.now(UTC)
+    old = build_run(results, cluster="local", when=now - timedelta(hours=30))
+    copies = [old.path.with_name(f"{now:%Y%m%dT%H%M%SZ}-abcdef"), results / "other" / "nightly" / old.run_id]
+    for copy in copies:
+        shutil.copytree(old.path, copy)
+        with pytest.raises(OutputError, match="it is a copy of local/nightly/"):
+            stages.gate(copy)
+    code, out, _ = run(capsys, "status", "--cluster", "local", "--max-age", "26h", "--json")
+    assert (code, json.loads(out)["newest"]["run_id"]) == (ExitCode.CLOSED, old.run_id)
+    origin = old.profile().origin
+    assert [r.run_id for r in load_history(results, "local", origin=origin).runs] == [old.run_id]
+    assert "copy of" in load_history(results, "other", origin=origin).skipped[0].reason

@@ -15,7 +15,7 @@ from typing import Any
 from plumbline.errors import OutputError
 from plumbline.model import MEASUREMENT_COLUMNS, Code, Origin, VerdictKind
 from plumbline.tracking.judged_run import LAUNCHES, MEASUREMENTS, VERDICT, VERDICTS, why_untrusted
-from plumbline.tracking.run_directory import RunDirectory, find_runs, run_time
+from plumbline.tracking.run_directory import RunDirectory, find_runs, misplaced, run_time
 
 _INTEGERS = ("attempt", "wave", "group", "node_count", "repeat")
 _INVALID_KEYS = ("launch_id", "indicator", "node", "params")
@@ -152,6 +152,8 @@ def _why_unusable(run: RunDirectory, origin: Origin) -> str | None:
         found, codes = verdict["origin"], {item["code"] for item in verdict["reasons"]}
     except (OutputError, KeyError, TypeError):
         return "verdict.json is missing or damaged"
+    if reason := misplaced(run, verdict):
+        return reason
     if Code.EVIDENCE_CHANGED in codes:  # such a verdict names files, not launches: no row of the run can be trusted
         return "its evidence was changed after it was sealed"
     return None if found == origin.value else f"its numbers are {found}, not {origin.value}"

@@ -283,6 +283,16 @@ def _read_json(path: Path) -> Any:
         raise OutputError(f"not readable: {error}", source=path.name) from None
 
 
+def misplaced(run: RunDirectory, verdict: Mapping[str, Any]) -> str | None:
+    """Say that a verdict is of another run, suite or cluster than its place among the results says; None when not.
+
+    A good night copied to another date or another cluster keeps every seal: only its name is wrong.
+    """
+    said = tuple(str(verdict.get(key)) for key in ("cluster", "suite", "run_id"))
+    here = run.path.parts[-3:]
+    return None if said == here else f"it is a copy of {'/'.join(said)}, not a run of {'/'.join(here)}"
+
+
 # -- many runs ---------------------------------------------------------------------------------------------------
 
 

@@ -6,6 +6,7 @@ are not those that the record lists, never yields a number.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -113,8 +114,9 @@ def read_run(run: RunDirectory) -> Readout:
     """Read everything that a run's evidence holds. Raises OutputError only when the plan itself is unreadable."""
     plan, profile = run.plan(), run.profile()
     suite_name = plan.suite
-    verdicts = [*_evidence_verdicts(run), *_gap_verdicts(plan)]
+    verdicts = [*_evidence_verdicts(run, plan), *_gap_verdicts(plan)]
     records, about_records = _records_by_launch(run, plan)
+    begun = _begun(run)
     verdicts += about_records
     hardware = run.read_evidence("environment").get("hardware", {}).get("hardware_id")
     measurements: list[Measurement] = []
@@ -133,7 +135,7 @@ def read_run(run: RunDirectory) -> Readout:
                 measured, more = _measure(run, spec, record)
                 verdicts += more
                 measurements += _rows(spec, record, measured, suite_name)
-        launches.append(_summary(spec, record, attempts, measured))
+        launches.append(_summary(spec, record, max(attempts, begun[spec.launch_id]), measured))
     for row in duplicates(measurements):
         verdicts.append(
             verdict(
@@ -159,7 +161,9 @@ def place_of(row: ExpectedRow | Measurement) -> str:
     return ", ".join(parts)
 
 
-def _evidence_verdicts(run: RunDirectory) -> Iterator[Verdict]:
+def _evidence_verdicts(run: RunDirectory, plan: Plan) -> Iterator[Verdict]:
+    if plan.run_id != run.run_id:
+        yield verdict(Code.OLD_OUTPUT, "run", f"this is a copy of run {plan.run_id} under another name")
     for problem in run.problems():
         if problem["path"].startswith("evidence/"):
             yield verdict(Code.EVIDENCE_CHANGED, problem["path"], f"evidence is {problem['problem']} since the seal")
@@ -199,6 +203,11 @@ def _records_by_launch(run: RunDirectory, plan: Plan) -> tuple[dict[str, tuple[R
             )  # fmt: skip
         chosen[launch_id] = (answers[0] if answers else records[-1], len(records))
     return chosen, verdicts
+
+
+def _begun(run: RunDirectory) -> Counter[str]:
+    """Count the attempts that left raw output, record or not: one that was killed before its record counts too."""
+    return Counter(path.name.rpartition(".a")[0] for path in (run.evidence / "raw").glob("*.a*"))
 
 
 def _no_record(run: RunDirectory, spec: LaunchSpec) -> Verdict:
