@@ -65,7 +65,8 @@ def services(airflow_port: int, mlflow_port: int) -> tuple[Service, ...]:
             name="mlflow",
             argv=(sys.executable, "-m", "mlflow", "server", "--host", HOST, "--port", str(mlflow_port),
                   "--workers", "1", "--backend-store-uri", f"sqlite:///{store / 'mlflow.db'}", "--serve-artifacts",
-                  "--artifacts-destination", str(store / "artifacts")),
+                  "--artifacts-destination", str(store / "artifacts"),
+                  "--x-frame-options", "NONE"),  # or Airflow's tab "MLflow run" stays empty
             health=f"http://{HOST}:{mlflow_port}/health",
         ),
         Service(

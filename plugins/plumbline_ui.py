@@ -21,7 +21,7 @@ async def pages(scope: Any, receive: Any, send: Any) -> None:
 
 
 class PlumblinePlugin(AirflowPlugin):
-    """Adds two links to every DAG run's page."""
+    """Adds two tabs to every DAG run's page; a view without `url_route` would not show there."""
 
     name = "plumbline"
     fastapi_apps = [{"app": pages, "url_prefix": "/plumbline", "name": "plumbline"}]
@@ -36,5 +36,6 @@ class PlumblinePlugin(AirflowPlugin):
             "name": "MLflow run",
             "href": "plumbline/mlflow?dag_id={DAG_ID}&run_id={RUN_ID}",
             "destination": "dag_run",
+            "url_route": "plumbline-mlflow",
         },
     ]

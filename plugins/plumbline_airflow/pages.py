@@ -1,4 +1,4 @@
-"""Two pages of the API server: a DAG run's report, and the way to its MLflow run.
+"""Two pages of the API server: a DAG run's report, and its MLflow run.
 
 Airflow does not ask the callers of a plugin's pages who they are, so each page here asks for the same right as the DAG
 run itself. Only the file derived/report.html of a run directory is ever served.
@@ -15,11 +15,11 @@ from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.core_api.security import requires_access_dag
 from airflow.models.xcom import XComModel
 from fastapi import Depends, FastAPI, Query
-from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
+from fastapi.responses import FileResponse, HTMLResponse, Response
 from sqlalchemy import select
 
 from plumbline.tracking.run_directory import RUN_ID, RunDirectory
-from plumbline_airflow.pipeline import RUN_DIR
+from plumbline_airflow.run import RUN_DIR
 
 Text = Annotated[str, Query()]
 MAY_READ_RUN = Depends(requires_access_dag(method="GET", access_entity=DagAccessEntity.RUN))
@@ -46,7 +46,7 @@ def report(dag_id: Text, run_id: Text, session: SessionDep) -> Response:
 
 @app.get("/mlflow", dependencies=[MAY_READ_RUN])
 def mlflow(dag_id: Text, run_id: Text, session: SessionDep) -> Response:
-    """Lead to the MLflow run of a DAG run."""
+    """Show the MLflow run of a DAG run: its address, and its page where MLflow lets itself be framed."""
     from plumbline.tracking.mlflow_tracking import run_url  # noqa: PLC0415
 
     run = _run(dag_id, run_id, session)
@@ -59,7 +59,14 @@ def mlflow(dag_id: Text, run_id: Text, session: SessionDep) -> Response:
             f"or PLUMBLINE_MLFLOW_UI. `plumbline track {run.run_id}` logs it.",
             404,
         )
-    return RedirectResponse(address, status_code=307)
+    shown = html.escape(address, quote=True)
+    return HTMLResponse(
+        "<!doctype html><title>MLflow run</title><style>html,body{height:100%;margin:0;font:14px system-ui}"
+        "body{display:flex;flex-direction:column}p{margin:6px 10px}iframe{flex:1;border:0}</style>"
+        f"<p>MLflow run: <a href='{shown}'>{shown}</a> (also a button of the task <i>track</i>)</p>"
+        f"<iframe title='MLflow run' src='{shown}'></iframe>",
+        headers={"Cache-Control": "no-store"},
+    )
 
 
 def _run(dag_id: str, run_id: str, session: SessionDep) -> RunDirectory | None:

@@ -25,13 +25,12 @@ from plumbline_airflow.failures import errors_explained
 from plumbline_airflow.launch import LaunchOperator
 from plumbline_airflow.progress import say
 from plumbline_airflow.request import read_request
+from plumbline_airflow.run import RUN_DIR, judged_directory, run_directory
+from plumbline_airflow.track import TrackOperator
 
 if TYPE_CHECKING:
     from airflow.sdk.types import RuntimeTaskInstanceProtocol as TaskInstance
 
-RUN_DIR = "run_dir"
-"""Key of the XCom of `prepare` that names the run directory."""
-MLFLOW_RUN = "mlflow_run_id"
 POOL = "plumbline"
 HOLDER_PID = "PLUMBLINE_HOLDER_PID"
 """Set where one process runs the whole DAG: the cluster's lock then ends with it."""
@@ -39,12 +38,6 @@ STAGE_LIMIT = timedelta(hours=1)
 """A stage other than a launch that takes longer hangs."""
 BUSY_RETRIES, BUSY_DELAY = 12, timedelta(minutes=10)
 """A cluster that another run holds is asked for again for two hours."""
-
-
-def run_directory(ti: TaskInstance) -> Path | None:
-    """Give the run directory of this DAG run, or None when none was prepared."""
-    text = ti.xcom_pull(task_ids="prepare", key=RUN_DIR)
-    return Path(text) if text else None
 
 
 def build_pipeline(trigger: str) -> Any:
@@ -59,7 +52,14 @@ def build_pipeline(trigger: str) -> Any:
         retries=1,
         retry_delay=timedelta(seconds=10),
     ).expand(batch_id=batches)
-    stages = [batches, launches, seal(), judge(), report(), track(), notify()]
+    track = TrackOperator(
+        task_id="track",
+        trigger_rule=TriggerRule.ALL_DONE,
+        retries=2,
+        retry_delay=timedelta(seconds=30),
+        execution_timeout=STAGE_LIMIT,
+    )
+    stages = [batches, launches, seal(), judge(), report(), track, notify()]
     for earlier, later in itertools.pairwise(stages):
         earlier >> later
     stages[-1] >> gate()
@@ -125,21 +125,12 @@ def report(*, ti: TaskInstance, outlet_events: Any) -> str:
     return str(path)
 
 
-@task(trigger_rule=TriggerRule.ALL_DONE, retries=2, retry_delay=timedelta(seconds=30), execution_timeout=STAGE_LIMIT)
-def track(*, ti: TaskInstance) -> None:
-    """Log the run to MLflow, once however often this runs. An MLflow that is down costs this task, nothing else."""
-    from plumbline import stages  # noqa: PLC0415
-
-    run_dir = _judged(ti)
-    say("track")
-    with errors_explained():
-        ti.xcom_push(MLFLOW_RUN, stages.track(run_dir))
-
-
 @task(trigger_rule=TriggerRule.ALL_DONE, retries=1, retry_delay=timedelta(seconds=30), execution_timeout=STAGE_LIMIT)
 def notify(*, ti: TaskInstance) -> None:
     """Tell people, where a connection says how."""
-    run_dir = _judged(ti)
+    run_dir = judged_directory(ti)
+    if run_dir is None:
+        raise AirflowSkipException("there is no verdict to tell")
     say("notify")
     with errors_explained():
         notifications.send_verdict(run_dir, ti.dag_id, ti.run_id)
@@ -172,13 +163,6 @@ def _prepared(ti: TaskInstance) -> Path:
     run_dir = run_directory(ti)
     if run_dir is None:
         raise AirflowFailException("nothing was prepared")
-    return run_dir
-
-
-def _judged(ti: TaskInstance) -> Path:
-    run_dir = run_directory(ti)
-    if run_dir is None or not (run_dir / "derived" / "verdict.json").is_file():
-        raise AirflowSkipException("there is no verdict")
     return run_dir
 
 

@@ -16,8 +16,9 @@ from airflow.sdk import Param, TriggerRule, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from plumbline_airflow.failures import errors_explained
-from plumbline_airflow.pipeline import build_pipeline, run_directory
+from plumbline_airflow.pipeline import build_pipeline
 from plumbline_airflow.progress import say
+from plumbline_airflow.run import judged_directory, run_directory
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,8 +57,8 @@ class SignOffOperator(ApprovalOperator):
         """Put the verdict into the question and wait."""
         from plumbline.tracking.run_directory import RunDirectory  # noqa: PLC0415
 
-        run_dir = run_directory(context["ti"])
-        if run_dir is None or not (run_dir / "derived" / "verdict.json").is_file():
+        run_dir = judged_directory(context["ti"])
+        if run_dir is None:
             raise AirflowSkipException("there is no verdict to decide on")
         with errors_explained():
             verdict = RunDirectory.open(run_dir).read_derived("verdict.json")
@@ -146,8 +147,8 @@ def decision(*, ti: TaskInstance) -> None:
     from plumbline.tracking.mlflow_tracking import record_decisions  # noqa: PLC0415
     from plumbline.tracking.run_directory import RunDirectory  # noqa: PLC0415
 
-    run_dir = run_directory(ti)
-    if run_dir is None or not (run_dir / "derived" / "verdict.json").is_file():
+    run_dir = judged_directory(ti)
+    if run_dir is None:
         raise AirflowSkipException("there was nothing to decide on")
     run = RunDirectory.open(run_dir)
     with errors_explained():

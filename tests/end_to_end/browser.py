@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from urllib.parse import quote
@@ -47,7 +46,8 @@ class Browser:
         WebDriverWait(self.driver, PATIENCE_S).until(ec.element_to_be_clickable((By.XPATH, xpath))).click()
 
     def text(self) -> str:
-        return self.driver.find_element(By.TAG_NAME, "body").text
+        """Give the page's text; asked of the page itself, which redraws its elements all the time."""
+        return str(self.driver.execute_script("return document.body ? document.body.innerText : ''"))
 
     def wait_for_text(self, text: str) -> str:
         WebDriverWait(self.driver, PATIENCE_S).until(lambda _: text in self.text())
@@ -96,12 +96,16 @@ class Browser:
         return str(text)
 
     def mlflow_run_of(self, dag_id: str, run_id: str) -> tuple[str, str]:
-        """Follow the link MLflow run of a DAG run; give the address and the text of the page that it leads to."""
+        """Follow the tab MLflow run of a DAG run; give the address and the text of MLflow's own page in it."""
         self.driver.get(f"{self.address}/dags/{dag_id}/runs/{quote(run_id)}")
         link = self.find("//a[contains(normalize-space(), 'MLflow run')]")
         self.picture("dag-run")
-        self.driver.get(str(link.get_attribute("href")))
-        WebDriverWait(self.driver, PATIENCE_S).until(lambda d: "/#/experiments/" in d.current_url)
-        WebDriverWait(self.driver, PATIENCE_S).until(lambda _: "plumbline" in json.dumps(self.text()))
+        link.click()
+        self.driver.switch_to.frame(self.find("//iframe[contains(@src, 'plumbline/mlflow')]"))
+        address = str(self.find("//p/a").get_attribute("href"))
+        self.driver.switch_to.frame(self.find("//iframe"))
+        WebDriverWait(self.driver, PATIENCE_S).until(lambda _: "Metrics" in self.text())
+        text = self.text()
+        self.driver.switch_to.default_content()
         self.picture("mlflow-run")
-        return self.driver.current_url, self.text()
+        return address, text
