@@ -185,6 +185,8 @@ RECORDS = (
     record("out of memory", Code.OUT_OF_MEMORY, outcome="infrastructure", exit_code=None, code="out_of_memory",
            reason="OOMKilled"),
     record("one of eight GPUs is missing", Code.MISSING_GPU, **snapshot(count=7)),
+    record("no GPU answers after the launch", Code.MISSING_GPU,
+           snapshots={"before": snapshot()["snapshots"]["after"], "after": {}}),
     record("a GPU was throttled by heat", Code.THROTTLED,
            **snapshot(clocks_throttle_reasons__active="0x0000000000000040", clocks__current__sm="1200")),
     record("a PCIe link is narrow", Code.WRONG_LINK_WIDTH, **snapshot(pcie__link__width__current="8")),

@@ -25,6 +25,9 @@ def snapshot_problems(spec: LaunchSpec, record: RunRecord) -> Iterator[tuple[Cod
     """Give code and message for everything that the snapshots hold against the machine; worst of before and after."""
     if spec.device is not Device.GPU:
         return
+    before, after = record.snapshots.get("before", {}), record.snapshots.get("after")
+    if before.get("gpus") and after is not None and not after.get("gpus"):
+        yield Code.MISSING_GPU, f"{len(before['gpus'])} GPUs answered before the launch and none after it"
     for name in ("after", "before"):
         gpus = record.snapshots.get(name, {}).get("gpus")
         if gpus:
