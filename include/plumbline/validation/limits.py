@@ -10,24 +10,49 @@ from typing import Any
 
 from plumbline.analysis.baseline import baseline_data, limits_from_history
 from plumbline.clusters.profile import ClusterProfile
+from plumbline.errors import ConfigError, OutputError
 from plumbline.references.reference import load_references, references_data
 from plumbline.suites.suite import Suite
 from plumbline.tracking.history import last_measured, load_history
+from plumbline.tracking.run_directory import RunDirectory
 from plumbline.validation.waivers import load_waivers, waivers_data
 
 
 def collect_limits(profile: ClusterProfile, suite: Suite, results: Path, run_id: str) -> dict[str, Any]:
     """Give references, baseline, waivers and last measured nights as plain data. Raises ConfigError.
 
-    The baseline is of approved runs of the same origin only; hardware and parameters are matched row by row.
+    The baseline is of approved runs of the same origin and of the hardware that the profile names today; parameters
+    are matched row by row.
     """
     approved = load_history(results, profile.name, origin=profile.origin, before=run_id, approved_only=True)
+    other = {run.run_id: reason for run in approved.runs if (reason := _other_hardware(run, profile))}
+    rows = approved.table.to_pandas()
+    rows = rows[~rows["run_id"].isin(list(other))]
     last = last_measured(results, profile.name, origin=profile.origin, before=run_id)
     return {
         "references": references_data(load_references(profile.reference_hardware)),
-        "baseline": baseline_data(limits_from_history(approved.table.to_pandas(), suite.baseline)),
-        "approved_runs": [run.run_id for run in approved.runs],
-        "left_out": [{"run_id": item.run_id, "reason": item.reason} for item in approved.skipped],
+        "baseline": baseline_data(limits_from_history(rows, suite.baseline)),
+        "approved_runs": [run.run_id for run in approved.runs if run.run_id not in other],
+        "left_out": [
+            *({"run_id": item.run_id, "reason": item.reason} for item in approved.skipped),
+            *({"run_id": name, "reason": reason} for name, reason in other.items()),
+        ],
         "waivers": waivers_data(load_waivers(profile.name)),
         "nights": {name: item.nights_before(run_id) + 1 for name, item in last.items()},
     }
+
+
+def _other_hardware(run: RunDirectory, profile: ClusterProfile) -> str | None:
+    """Say that an approved run was measured on hardware that the cluster no longer has; None when on the same."""
+    try:
+        then = _hardware(run.profile())
+    except (ConfigError, OutputError) as error:
+        return f"its profile can't be read: {error}"
+    now = _hardware(profile)
+    return None if then == now else f"measured on {then}, the cluster is now {now}"
+
+
+def _hardware(profile: ClusterProfile) -> str:
+    accelerator, fabric = profile.accelerator, profile.fabric
+    rate = f" at {fabric.node_bandwidth_gbit_s:g} Gbit/s" if fabric.node_bandwidth_gbit_s else ""
+    return f"{accelerator.per_node} × {accelerator.model} a node with {fabric.name}{rate}"
