@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from plumbline.clusters.inventory import static_inventory
 from plumbline.clusters.profile import ClusterProfile
-from plumbline.execution.plan import partition, rungs
+from plumbline.execution.plan import make_plan, partition, rungs
+from plumbline.model import Code
+from plumbline.suites.suite import load_suite
 
 
 def a_profile(nodes: int, **changes: object) -> ClusterProfile:
@@ -53,3 +55,20 @@ def test_neighbours_stay_together_and_the_order_changes_between_rungs() -> None:
 )
 def test_rungs(counts: object, available: int, expected: list[int]) -> None:
     assert rungs(counts, available) == expected  # type: ignore[arg-type]
+
+
+def test_an_excluded_node_is_a_gap_and_the_ladder_ends_at_what_is_left() -> None:
+    excluded = {"node": "n0003", "reason": "RMA", "owner": "ops", "until": "2099-01-01"}
+    profile = a_profile(8, exclusions=[excluded])
+    suite = load_suite("nightly")
+    plan = make_plan(profile, suite, static_inventory(profile, date(2026, 1, 1)), run_id="r", seed=1)
+    assert {batch.node_count for batch in plan.batches if batch.benchmark == "nccl_tests"} == {1, 2, 4, 7}
+    assert [(gap.node, gap.code) for gap in plan.gaps] == [("n0003", Code.EXCLUDED)]
+    assert not any("n0003" in spec.nodes for spec in plan.launches)
+
+
+def test_a_scale_that_was_asked_for_and_cannot_be_reached_is_not_run() -> None:
+    profile = a_profile(8)
+    suite = load_suite("nightly", {"node_counts": "1,16"})
+    plan = make_plan(profile, suite, static_inventory(profile, date(2026, 1, 1)), run_id="r", seed=1)
+    assert {(gap.code, gap.node_count) for gap in plan.gaps} == {(Code.UNREACHABLE_SCALE, 16)}

@@ -150,7 +150,7 @@ def _batches(
     given = {**profile.benchmarks.get(module.NAME, {}), **entry.params}
     params = resolve_params(module, given, where)
     asked = entry.node_counts if entry.node_counts is not None else suite.node_counts
-    for node_count in rungs(asked, inventory_size):
+    for node_count in rungs(asked, len(usable)):
         if node_count > len(usable):
             gaps.append(
                 Gap(

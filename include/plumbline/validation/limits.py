@@ -38,8 +38,21 @@ def collect_limits(profile: ClusterProfile, suite: Suite, results: Path, run_id:
             *({"run_id": name, "reason": reason} for name, reason in other.items()),
         ],
         "waivers": waivers_data(load_waivers(profile.name)),
-        "nights": {name: item.nights_before(run_id) + 1 for name, item in last.items()},
+        "nights": {
+            **{name: item.nights_before(run_id) + 1 for name, item in last.items()},
+            **_nights_of_omitted(profile, suite, results, run_id),
+        },
     }
+
+
+def _nights_of_omitted(profile: ClusterProfile, suite: Suite, results: Path, run_id: str) -> dict[str, int]:
+    """Give nights since each left-out benchmark was measured anywhere; one that never was is absent, and no gap."""
+    found = {}
+    for name in suite.omitted:
+        last = last_measured(results, profile.name, origin=profile.origin, before=run_id, benchmark=name)
+        if last:
+            found[name] = 1 + min(item.nights_before(run_id) for item in last.values())
+    return found
 
 
 def _other_hardware(run: RunDirectory, profile: ClusterProfile) -> str | None:

@@ -63,10 +63,11 @@ def _lost_benchmarks(plan: Plan, suite: Suite) -> Iterator[Verdict]:
     for spec in plan.launches:
         repeats.setdefault((spec.benchmark, spec.node_count), set()).add(spec.repeat)
     gaps = {(gap.benchmark, gap.node_count) for gap in plan.gaps}
+    measurable = len(plan.inventory) - len({gap.node for gap in plan.gaps if gap.node})
     for entry in suite.benchmarks:
         asked = entry.node_counts if entry.node_counts is not None else suite.node_counts
         wanted = entry.repeats or suite.repeats
-        for node_count in rungs(asked, len(plan.inventory)):
+        for node_count in rungs(asked, measurable):
             place = f"{entry.benchmark} at {node_count} node{'s' if node_count != 1 else ''}"
             found = len(repeats.get((entry.benchmark, node_count), ()))
             if found < wanted and (entry.benchmark, node_count) not in gaps:
