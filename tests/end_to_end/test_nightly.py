@@ -59,11 +59,14 @@ def test_a_first_night_measures_judges_remembers_and_opens_the_gate(cluster: Clu
     assert result.run.read_evidence("environment")["tags"]["airflow_dag_id"] == "nightly_baseline"
 
 
-@needs_fio
 def test_a_bad_night_is_closed_everywhere(cluster: Cluster) -> None:
     cluster.program("echo 'the disk is gone' >&2; exit 3")
     result = cluster.measure()
     assert result.verdict["verdict"] == "FAIL"
+    assert "benchmark_failed" in result.codes
+    [record] = result.records.values()
+    assert (record["outcome"], record["exit_code"]) == ("exited", 3)
+    assert (result.run.evidence / record["raw_dir"] / "stderr").read_text() == "the disk is gone\n"
     assert set(told(result).values()) == {("FAIL", "closed")}
     assert result.state("stage_failed") == "skipped"  # the measuring went well; the cluster did not
     page = (result.run.derived / "report.html").read_text()
