@@ -48,6 +48,7 @@ class RunDirectory:
     def __init__(self, path: Path) -> None:
         """Wrap a path; nothing is read or created yet."""
         self.path = path.resolve()
+        self._sealed_at: tuple[tuple[int, int], datetime] | None = None
 
     @property
     def run_id(self) -> str:
@@ -150,9 +151,14 @@ class RunDirectory:
     def sealed_at(self) -> datetime | None:
         """Give when the evidence was sealed, by the orchestrator's clock; None when that is not known."""
         try:
-            return datetime.fromisoformat(_read_json(self.evidence / MANIFEST)["sealed_at"])
-        except (OutputError, KeyError, TypeError, ValueError):
+            stat = (self.evidence / MANIFEST).stat()
+            version = (stat.st_mtime_ns, stat.st_size)
+            if self._sealed_at is None or self._sealed_at[0] != version:  # asked for every record, and it is large
+                moment = datetime.fromisoformat(_read_json(self.evidence / MANIFEST)["sealed_at"])
+                self._sealed_at = (version, moment)
+        except (OSError, OutputError, KeyError, TypeError, ValueError):
             return None
+        return self._sealed_at[1]
 
     # -- derived -------------------------------------------------------------------------------------------------
 

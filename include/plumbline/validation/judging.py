@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from enum import Enum
+from operator import attrgetter
 from typing import Any
 
 from plumbline.execution.plan import Plan
@@ -90,7 +92,8 @@ def write_measurements(run: RunDirectory, rows: tuple[Measurement, ...]) -> None
     import pandas as pd
 
     columns: dict[str, list[Any]] = {
-        name: [to_plain(getattr(row, name)) for row in rows] for name in MEASUREMENT_COLUMNS
+        name: [item.value if isinstance(item, Enum) else item for item in map(attrgetter(name), rows)]
+        for name in MEASUREMENT_COLUMNS
     }
     frame = pd.DataFrame(columns, columns=list(MEASUREMENT_COLUMNS))
     for name in ("attempt", "wave", "group", "node_count", "repeat"):
