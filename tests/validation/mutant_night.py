@@ -12,6 +12,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,9 @@ def environment(**variables: str) -> Iterator[None]:
             else:
                 os.environ[name] = value
 
+NIGHT = datetime(2026, 11, 6, 2, tzinfo=UTC)
+"""Noise follows the night, so a fixed one gives the same numbers whenever the tests run."""
+
 
 def make_base(folder: Path) -> Path:
     """Run and approve one night, launch the next and leave it unsealed; give its directory."""
@@ -70,15 +74,15 @@ def make_base(folder: Path) -> Path:
     profile.write_text(yaml.safe_dump(PROFILE, sort_keys=False))
     suite.write_text(yaml.safe_dump(SUITE, sort_keys=False))
     with environment(PLUMBLINE_RESULTS=str(folder / "results")):
-        first = _launched(profile, suite)
+        first = _launched(profile, suite, NIGHT - timedelta(days=1))
         stages.seal(first.path)
         stages.judge(first.path)
         stages.approve(first.path, by="test", comment="invented baseline")
-        return _launched(profile, suite).path
+        return _launched(profile, suite, NIGHT).path
 
 
-def _launched(profile: Path, suite: Path) -> RunDirectory:
-    run = stages.prepare(str(profile), str(suite), {}, trigger="test")
+def _launched(profile: Path, suite: Path, night: datetime) -> RunDirectory:
+    run = stages.prepare(str(profile), str(suite), {}, trigger="test", now=night)
     for batch_id in stages.batch_ids(run):
         stages.launch_batch(run.path, batch_id, lambda _: None)
     return run
