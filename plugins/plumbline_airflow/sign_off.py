@@ -35,6 +35,9 @@ def build_acceptance() -> None:
     """Build the pipeline, then the question, then its record, in the current DAG.
 
     The question hangs beside the gate, not behind it, so that a closed gate keeps the run red whatever the answer.
+    It is asked again when the worker that records the answer is lost. That includes Airflow's own slip: an answer
+    that comes before the scheduler has heard of the pause (under a second, so from a program) fails the task with
+    "finished with state success, but the task instance's state attribute is queued" (airflow 3.3.0).
     """
     comment = Param(
         None, type=["null", "string"], maxLength=2000, title="Comment", description="Kept with the decision"
@@ -46,6 +49,8 @@ def build_acceptance() -> None:
         defaults=ApprovalOperator.REJECT,
         response_timeout=ANSWER_WITHIN,
         params={"comment": comment},
+        retries=2,
+        retry_delay=timedelta(seconds=10),
     )
     build_pipeline("acceptance") >> sign_off >> decision()
 

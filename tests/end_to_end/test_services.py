@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 import stat
@@ -207,22 +208,34 @@ def test_acceptance_refuses_what_it_does_not_understand(up: Services) -> None:
     assert "did you mean 'node_counts'" in json.dumps(log)
 
 
-def test_a_person_decides_over_rest(up: Services) -> None:
-    """A rejection takes the same way and is tried in tests/plugins/test_sign_off.py."""
-    from mlflow import MlflowClient
-
-    run_id = up.trigger("acceptance", cluster="tiny", suite="tiny", node_counts=[1], repeats=1, note="rack 7")
+def answer(up: Services, run_id: str, choice: str, comment: str) -> RunDirectory:
+    """Decide as a person does: once the question is there, and not before the scheduler knows that it waits."""
     wait_for(lambda: up.task("acceptance", run_id, "sign_off") == "awaiting_input")
+    log = up.home / "logs" / "scheduler.log"
+    paused = re.compile(rf"Received executor event .*task_id='sign_off', run_id='{re.escape(run_id)}'")
+    wait_for(lambda: paused.search(log.read_text(errors="replace")), seconds=60)
     run = up.run_directory("acceptance", run_id)
     assert run.decisions() == []  # nothing is decided before somebody does
     path = f"dags/acceptance/dagRuns/{quote(run_id)}/taskInstances/sign_off/-1/hitlDetails"
-    up.api("PATCH", path, {"chosen_options": ["Approve"], "params_input": {"comment": "looked at rack 7"}})
-    assert up.wait("acceptance", run_id) == "success"
+    up.api("PATCH", path, {"chosen_options": [choice], "params_input": {"comment": comment}})
+    return run
+
+
+@pytest.mark.parametrize(
+    ("choice", "state", "decision", "tag"),
+    [("Approve", "success", "accept", "approved"), ("Reject", "failed", "reject", "rejected")],
+)
+def test_a_person_decides_over_rest(up: Services, choice: str, state: str, decision: str, tag: str) -> None:
+    from mlflow import MlflowClient
+
+    run_id = up.trigger("acceptance", cluster="tiny", suite="tiny", node_counts=[1], repeats=1, note="rack 7")
+    run = answer(up, run_id, choice, "looked at rack 7")
+    assert up.wait("acceptance", run_id) == state
     [line] = run.decisions()
-    assert (line["decision"], line["by"], line["comment"]) == ("accept", "admin", "looked at rack 7")
+    assert (line["decision"], line["by"], line["comment"]) == (decision, "admin", "looked at rack 7")
     client = MlflowClient(tracking_uri=f"http://127.0.0.1:{up.mlflow_port}")
     tags = client.get_run(run.read_derived("verdict.json")["mlflow_run_id"]).data.tags
-    assert tags["plumbline.decision"] == "approved"
+    assert tags["plumbline.decision"] == tag
     assert tags["plumbline.decided_by"] == "admin"
 
 
