@@ -17,8 +17,8 @@ SUITE ?= nightly
 # Arguments for pytest (make test) or for the benchmarks (make bench).
 ARGS ?=
 
-# Nothing from the caller's own Python may leak into ours.
-unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
+# Nothing from the caller's own Python may leak into ours; without cached bytecode every stage compiles 2,000 modules.
+unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV PYTHONDONTWRITEBYTECODE
 
 UV := .cache/uv/bin/uv
 VENV := .venv/bin
