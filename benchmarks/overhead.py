@@ -131,7 +131,7 @@ def measure(options: Options) -> Section:
         command = measure_command(Path(name), pairs)
     with tempfile.TemporaryDirectory(dir=BUILD, prefix="launches-") as name:
         env = environment(Path(name), _TINY if options.quick else _NIGHTLY)
-        launches = in_child("benchmarks.launch_stage", [name, str(pairs)], env).answer
+        launches = in_child("benchmarks.launch_stage", [str(pairs)], env).answer
     return Section(name="overhead", title="Overhead: what Plumbline adds to its commands", method=METHOD,
                    rows=[*_command_rows(command), _launch_row(launches)],
                    raw={"command": command, "launches": launches})  # fmt: skip

@@ -28,6 +28,7 @@ class Code(StrEnum):
     NO_BASELINE = "no_baseline"
     NEAR_LIMIT = "near_limit"
     PAGE_CACHE = "page_cache"
+    GPU_STATE_UNKNOWN = "gpu_state_unknown"
     WAIVER_UNUSED = "waiver_unused"
     WAIVER_EXPIRED = "waiver_expired"
     # FAIL: the cluster's doing
@@ -101,7 +102,8 @@ _NOT_RUN_CODES = (
     Code.BUDGET, Code.STOPPED, Code.INFRASTRUCTURE, Code.REPLACED,
 )  # fmt: skip
 _WARN_CODES = (
-    Code.NO_BASELINE, Code.NEAR_LIMIT, Code.PAGE_CACHE, Code.WAIVER_UNUSED, Code.WAIVER_EXPIRED,
+    Code.NO_BASELINE, Code.NEAR_LIMIT, Code.PAGE_CACHE, Code.GPU_STATE_UNKNOWN, Code.WAIVER_UNUSED,
+    Code.WAIVER_EXPIRED,
 )  # fmt: skip
 _FAIL_CODES = (
     Code.OUTSIDE_REFERENCE, Code.WORSE_THAN_BASELINE, Code.WORSE_THAN_PEERS, Code.WRONG_RESULT,

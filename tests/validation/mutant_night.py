@@ -64,6 +64,7 @@ def environment(**variables: str) -> Iterator[None]:
             else:
                 os.environ[name] = value
 
+
 NIGHT = datetime(2026, 11, 6, 2, tzinfo=UTC)
 """Noise follows the night, so a fixed one gives the same numbers whenever the tests run."""
 

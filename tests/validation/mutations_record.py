@@ -141,16 +141,31 @@ def tampered(name: str, tamper: Callable[[Broken], object], *codes: Code, error:
     )
 
 
-GPU = {"clocks_throttle_reasons.active": "0x0000000000000000", "clocks.current.sm": "1980", "clocks.max.sm": "1980",
-       "pcie.link.width.current": "16", "pcie.link.width.max": "16",
-       "ecc.errors.uncorrected.volatile.total": "0"}  # fmt: skip
+def gpus_of(when: str, change: Callable[[list[dict[str, Any]]], object]) -> Callable[[Broken], None]:
+    """Change what the GPUs of the first node of the group told before or after the launch."""
+
+    def apply(night: Broken) -> None:
+        snapshots = night.read_record(NCCL)["snapshots"]
+        mine = [gpu for gpu in snapshots[when]["gpus"] if gpu["node"] == snapshots[when]["gpus"][0]["node"]]
+        others = snapshots[when]["gpus"][len(mine) :]
+        change(mine)
+        snapshots[when]["gpus"] = [*mine, *others]
+        night.record(NCCL, snapshots=snapshots)
+
+    return apply
 
 
-def snapshot(count: int = 8, **first: str) -> dict[str, Any]:
-    """What nvidia-smi told after the launch: so many GPUs, the first of them as told."""
-    gpus = [{**GPU, "index": str(index)} for index in range(count)]
-    gpus[0] |= {key.replace("__", "."): value for key, value in first.items()}
-    return {"snapshots": {"after": {"gpus": gpus}}}
+def told(**cells: str) -> Callable[[Broken], None]:
+    """Let the first GPU have told something else after the launch."""
+    return gpus_of("after", lambda gpus: gpus[0].update({key.replace("__", "."): text for key, text in cells.items()}))
+
+
+def without_snapshot(*which: str) -> Callable[[Broken], None]:
+    def apply(night: Broken) -> None:
+        snapshots = night.read_record(NCCL)["snapshots"]
+        night.record(NCCL, snapshots={when: {} if when in which else found for when, found in snapshots.items()})
+
+    return apply
 
 
 RECORDS = (
@@ -184,14 +199,18 @@ RECORDS = (
            reason="node n0001 was lost"),
     record("out of memory", Code.OUT_OF_MEMORY, outcome="infrastructure", exit_code=None, code="out_of_memory",
            reason="OOMKilled"),
-    record("one of eight GPUs is missing", Code.MISSING_GPU, **snapshot(count=7)),
-    record("no GPU answers after the launch", Code.MISSING_GPU,
-           snapshots={"before": snapshot()["snapshots"]["after"], "after": {}}),
-    record("a GPU was throttled by heat", Code.THROTTLED,
-           **snapshot(clocks_throttle_reasons__active="0x0000000000000040", clocks__current__sm="1200")),
-    record("a PCIe link is narrow", Code.WRONG_LINK_WIDTH, **snapshot(pcie__link__width__current="8")),
-    record("a GPU has uncorrected memory errors", Code.DIAGNOSTIC_FAILED,
-           **snapshot(ecc__errors__uncorrected__volatile__total="3")),
+    broken("one of eight GPUs is missing", gpus_of("after", lambda gpus: gpus.pop()), Code.MISSING_GPU),
+    broken("one of eight GPUs was missing before", gpus_of("before", lambda gpus: gpus.pop()), Code.MISSING_GPU),
+    broken("one GPU is listed twice for another", gpus_of("after", lambda gpus: gpus[1].update(gpus[0])),
+           Code.MISSING_GPU),
+    broken("one node of the group shows no GPU", gpus_of("after", lambda gpus: gpus.clear()), Code.MISSING_GPU),
+    broken("no GPU answers after the launch", without_snapshot("after"), Code.MISSING_GPU),
+    broken("a GPU was throttled by heat",
+           told(clocks_throttle_reasons__active="0x0000000000000040", clocks__current__sm="1200"), Code.THROTTLED),
+    broken("a PCIe link is narrow", told(pcie__link__width__current="8"), Code.WRONG_LINK_WIDTH),
+    broken("a GPU has uncorrected memory errors", told(ecc__errors__uncorrected__volatile__total="3"),
+           Code.DIAGNOSTIC_FAILED),
+    broken("a GPU's memory rows wait to be remapped", told(remapped_rows__pending="1"), Code.DIAGNOSTIC_FAILED),
     record("an unknown outcome", Code.UNREADABLE, Code.NO_RECORD, outcome="fine"),
     broken("a raw file is gone", lambda night: night.raw(NCCL, TABLE).unlink(), Code.EVIDENCE_CHANGED),
     broken("a raw file is not the one that was recorded", one_digit, Code.EVIDENCE_CHANGED),

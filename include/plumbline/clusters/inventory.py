@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import date
 
-from plumbline.clusters.profile import ClusterProfile, Exclusion
+from plumbline.clusters.profile import ClusterProfile
 from plumbline.model import Code
 
 
@@ -19,6 +20,8 @@ class InventoryNode:
     nvlink_domain: str | None = None
     unusable: Code | None = None
     reason: str = ""
+    software: Mapping[str, str] = field(default_factory=dict)
+    """What the node says that it runs: kernel, driver, kubelet, runtime. Only what is known."""
 
 
 Inventory = tuple[InventoryNode, ...]
@@ -27,7 +30,7 @@ Inventory = tuple[InventoryNode, ...]
 def static_inventory(profile: ClusterProfile, today: date) -> Inventory:
     """Give the inventory that the profile alone knows, with its exclusions applied. Order is that of the profile."""
     nodes = _named_nodes(profile)
-    excluded = {e.node: e for e in profile.exclusions if e.until >= today}
+    excluded = exclusions_in_force(profile, today)
     return tuple(
         InventoryNode(
             name=node.name,
@@ -35,14 +38,15 @@ def static_inventory(profile: ClusterProfile, today: date) -> Inventory:
             rack=node.rack,
             nvlink_domain=node.nvlink_domain,
             unusable=Code.EXCLUDED if node.name in excluded else None,
-            reason=_exclusion_reason(excluded[node.name]) if node.name in excluded else "",
+            reason=excluded.get(node.name, ""),
         )
         for node in nodes
     )
 
 
-def _exclusion_reason(exclusion: Exclusion) -> str:
-    return f"{exclusion.reason} (owner {exclusion.owner}, until {exclusion.until})"
+def exclusions_in_force(profile: ClusterProfile, today: date) -> dict[str, str]:
+    """Give why each excluded node is left out, by node name; exclusions that have ended are void."""
+    return {e.node: f"{e.reason} (owner {e.owner}, until {e.until})" for e in profile.exclusions if e.until >= today}
 
 
 def _named_nodes(profile: ClusterProfile) -> list[InventoryNode]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from datetime import date
 from pathlib import Path
@@ -9,10 +10,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from plumbline.clusters.kubernetes import Kubernetes
 from plumbline.configuration import Document, find_document, load_yaml, parse, project_root, search_path
 from plumbline.model import Device, Origin, Scalar
 
 PROFILES = Path(__file__).parent / "profiles"
+_DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 
 
 class Accelerator(Document):
@@ -121,7 +124,8 @@ class ClusterProfile(Document):
     benchmarks: dict[str, dict[str, Scalar]] = {}
     """Parameters of benchmarks that depend on the cluster (sizes that fit); a suite's own parameters win."""
     images: dict[str, str] = {}
-    kubernetes: dict[str, Any] = {}
+    """Image of each benchmark, by digest; `launcher` names that of launcher pods where it is another."""
+    kubernetes: Kubernetes | None = None
     simulation: dict[str, Any] = {}
 
     @property
@@ -144,6 +148,28 @@ class ClusterProfile(Document):
         wanted = {"local": ("emulated",), "simulated": ("simulated",), "kubernetes": ("listed", "selector")}
         if all(getattr(self.nodes, form) is None for form in wanted[self.launcher]):
             raise ValueError(f"launcher {self.launcher} needs nodes.{' or nodes.'.join(wanted[self.launcher])}")
+        return self
+
+    @model_validator(mode="after")
+    def _kubernetes_is_whole(self) -> ClusterProfile:
+        settings = self.kubernetes
+        if (self.launcher == "kubernetes") != (settings is not None):
+            raise ValueError(f"launcher {self.launcher} {'has no' if settings else 'needs the'} section kubernetes")
+        if settings is None:
+            return self
+        if not self.images:
+            raise ValueError("launcher kubernetes needs images: the image of each benchmark")
+        loose = sorted(name for name, image in self.images.items() if not _DIGEST.search(image))
+        if loose and not settings.unpinned_images:
+            raise ValueError(
+                f"images.{loose[0]}: {self.images[loose[0]]!r} names no digest (…@sha256:<64 hex digits>); "
+                "kubernetes.unpinned_images: true allows it"
+            )
+        if self.device is Device.GPU and self.accelerator.resource is None:
+            raise ValueError("accelerator.resource is missing: nvidia.com/gpu, amd.com/gpu, …")
+        relative = [name for name in ("programs", "python") if not Path(getattr(self, name)).is_absolute()]
+        if relative:
+            raise ValueError(f"{relative[0]} must be an absolute path: it is one inside the images")
         return self
 
 

@@ -25,6 +25,10 @@ _NVIDIA_FIELDS = (
     "pcie.link.gen.current", "pcie.link.width.current", "pcie.link.width.max",
     "ecc.errors.uncorrected.volatile.total", "clocks_throttle_reasons.active",
 )  # fmt: skip
+_REMAPPED_FIELDS = (
+    "gpu_uuid", "remapped_rows.correctable", "remapped_rows.uncorrectable", "remapped_rows.pending",
+    "remapped_rows.failure",
+)  # fmt: skip
 _IB_COUNTERS = (
     "symbol_error", "link_downed", "link_error_recovery", "port_rcv_errors", "port_xmit_discards", "port_xmit_wait",
 )  # fmt: skip
@@ -119,7 +123,8 @@ def snapshot() -> dict[str, Any]:
     }:
         found["temperature_degc"] = zones
     if gpus := _nvidia_smi(_NVIDIA_FIELDS):
-        found["gpus"] = gpus
+        remapped = {row.pop("gpu_uuid"): row for row in _nvidia_smi(_REMAPPED_FIELDS, "remapped-rows")}
+        found["gpus"] = [{**gpu, **remapped.get(gpu["uuid"], {})} for gpu in gpus]
     if counters := _network_counters():
         found["network_counters"] = counters
     return found
@@ -145,10 +150,10 @@ def _infiniband_guids() -> dict[str, str]:
     return {p.name: guid for p in sorted((_SYS / "class/infiniband").glob("*")) if (guid := _read(p / "node_guid"))}
 
 
-def _nvidia_smi(fields: tuple[str, ...]) -> list[dict[str, str]]:
+def _nvidia_smi(fields: tuple[str, ...], what: str = "gpu") -> list[dict[str, str]]:
     if shutil.which("nvidia-smi") is None:
         return []
-    command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
+    command = ["nvidia-smi", f"--query-{what}={','.join(fields)}", "--format=csv,noheader,nounits"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError):

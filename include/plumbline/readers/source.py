@@ -55,6 +55,14 @@ class Source:
 
         The last line is given even without an end: use `ends_whole` to know whether it had one.
         """
+        for block in self.blocks():
+            yield from block.split(b"\n")
+
+    def blocks(self) -> Iterator[bytes]:
+        r"""Give the raw lines of about 1 MiB at a time, `\n` between them and none behind the last.
+
+        Every line had its end, but for a last block while `ends_whole` is False: that is one line without.
+        """
         self.ends_whole = True
         rest: list[bytes] = []
         held = 0
@@ -65,26 +73,23 @@ class Source:
                 self.crlf_ends += chunk.count(b"\r\n")
                 self.carriage_returns += chunk.count(b"\r")
                 chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-            head, newline, tail = chunk.partition(b"\n")
-            if not newline:
-                rest.append(head)
-                held += len(head)
+            end = chunk.rfind(b"\n")
+            if end < 0:
+                rest.append(chunk)
+                held += len(chunk)
                 if held > LONGEST_LINE_BYTES:
                     yield b"".join(rest)
                     rest, held = [], 0
                 continue
-            rest.append(head)
-            yield b"".join(rest)
-            lines = tail.split(b"\n")
-            last = lines.pop()
-            yield from lines
-            rest, held = [last], len(last)
+            yield b"".join([*rest, chunk[:end]]) if rest else chunk[:end]
+            rest = [chunk[end + 1 :]] if end + 1 < len(chunk) else []
+            held = len(chunk) - end - 1
         if held:
             self.ends_whole = False
             yield b"".join(rest)
 
     ends_whole: bool = True
-    """After byte_lines or lines are exhausted: did the last line have its line end?"""
+    """Whether every line given so far had its line end; False from the moment a last line without one is given."""
 
     crlf_ends: int = 0
     r"""How many lines ended with `\r\n` so far."""
@@ -94,16 +99,28 @@ class Source:
 
     def lines(self) -> Iterator[str]:
         """Give decoded lines without colour codes. Bytes that are not UTF-8 become U+FFFD."""
-        for raw in self.byte_lines():
-            line = raw.decode("utf-8", "replace")
-            yield _ANSI.sub("", line) if "\x1b" in line else line
+        for lines in self.line_blocks():
+            yield from lines
+
+    def line_blocks(self) -> Iterator[list[str]]:
+        """Give what `lines` gives, some thousands at a time. A last line without its end comes alone, see `blocks`."""
+        for block in self.blocks():
+            lines = block.decode("utf-8", "replace").split("\n")  # no line end is part of a character
+            if b"\x1b" in block:
+                lines = [_ANSI.sub("", line) if "\x1b" in line else line for line in lines]
+            yield lines
 
     def text(self, limit_bytes: int = WHOLE_TEXT_BYTES) -> str:
         """Give everything as one string, colour codes removed, line ends kept as they are.
 
         Raises OutputError above `limit_bytes`.
         """
-        data = self._stream.read(limit_bytes + 1)
+        parts: list[bytes] = []
+        left = limit_bytes + 1
+        while left > 0 and (part := self._stream.read(left)):
+            parts.append(part)
+            left -= len(part)
+        data = b"".join(parts)
         if len(data) > limit_bytes:
             raise OutputError(f"larger than {limit_bytes >> 20} MiB, too large for one document", source=self.name)
         if data[:2] in (b"\xff\xfe", b"\xfe\xff"):

@@ -29,6 +29,10 @@ ADVICE: Mapping[Code, Advice] = {
     Code.PAGE_CACHE: Advice(
         "the page cache took part", "Read it as memory speed; use a file system with direct I/O to measure the storage."
     ),
+    Code.GPU_STATE_UNKNOWN: Advice(
+        "GPUs that don't tell their state",
+        "Run nvidia-smi there by hand; nobody knows whether these numbers are those of a throttled GPU.",
+    ),
     Code.WAIVER_UNUSED: Advice("waived, and passing", "Remove the waiver: what it excuses is over."),
     Code.WAIVER_EXPIRED: Advice("covered by an expired waiver", "Repair the component, or renew the waiver."),
     Code.EXPECTED_FINDING: Advice(

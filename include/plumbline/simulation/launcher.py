@@ -16,7 +16,6 @@ from typing import Any
 from plumbline.clusters.inventory import Inventory, static_inventory
 from plumbline.clusters.profile import ClusterProfile
 from plumbline.execution.launcher import Progress
-from plumbline.execution.local import answered_launches
 from plumbline.model import Code, LaunchSpec, Outcome, canonical_json, to_plain
 from plumbline.simulation.faults import load_scenario
 from plumbline.simulation.night import Night
@@ -37,8 +36,8 @@ def launch(profile: ClusterProfile, specs: Sequence[LaunchSpec], evidence: Path,
     scenario = load_scenario(suite.get("faults"), int(profile.simulation.get("seed", 0)))
     night = Night.of(profile, scenario, clock["moment"])
     begin = clock["clock"]
-    answered = answered_launches(evidence)
-    todo = [spec for spec in specs if spec.launch_id not in answered]
+    # A second attempt would tell the same, so whatever has a record is left alone.
+    todo = [spec for spec in specs if not (evidence / "records" / f"{spec.launch_id}.a1.json").exists()]
     outputs = importlib.import_module(f"plumbline.simulation.outputs.{specs[0].benchmark}")
     for folder in ("raw", "records"):
         (evidence / folder).mkdir(exist_ok=True)
@@ -160,24 +159,38 @@ def _record(
         "device": spec.device.value,
         "hardware": night.hardware(spec.nodes[0]) if single else {"simulated": True},
         "environment": {"simulated": True, "driver": night.driver(first)} if single else {"simulated": True},
-        "snapshots": {"before": {}, "after": {"gpus": _gpus(night, first)}} if single else {},
+        "snapshots": {} if outcome is Outcome.INFRASTRUCTURE else _snapshots(night, spec.nodes),
         "raw_dir": f"raw/{spec.launch_id}.a1",
         "raw_files": raw_files,
     }
 
 
-def _gpus(night: Night, node: int) -> list[dict[str, str]]:
+def _snapshots(night: Night, nodes: Sequence[str]) -> dict[str, Any]:
+    """Give which GPUs every node has before the launch, and what nvidia-smi tells of them after it."""
+    gpus = [gpu for name in nodes for gpu in _gpus(night, night.node(name), several=len(nodes) > 1)]
+    before = [{key: gpu[key] for key in ("node", "index", "uuid") if key in gpu} for gpu in gpus]
+    return {"before": {"gpus": before}, "after": {"gpus": gpus}}
+
+
+def _gpus(night: Night, node: int, *, several: bool) -> list[dict[str, str]]:
     truth, model = night.truth, night.model
     reasons = {0: "0x0000000000000000", 1: "0x0000000000000060", 2: "0x0000000000000080"}
+    name = truth.names[node]
+    clocks, widths = truth.clock[node].tolist(), truth.pcie[node].tolist()
+    throttle, retired = truth.throttle[node].tolist(), truth.retired[node].tolist()
     return [
         {
+            **({"node": name} if several else {}),
             "index": str(g),
-            "uuid": f"GPU-sim-{truth.names[node]}-{g}",
-            "clocks.current.sm": str(round(model.sm_clock_mhz * float(truth.clock[node, g]))),
+            "uuid": f"GPU-sim-{name}-{g}",
+            "clocks.current.sm": str(round(model.sm_clock_mhz * clocks[g])),
             "clocks.max.sm": str(model.sm_clock_mhz),
-            "pcie.link.width.current": str(max(1, round(16 * float(truth.pcie[node, g])))),
+            "pcie.link.width.current": str(max(1, round(16 * widths[g]))),
             "pcie.link.width.max": "16",
-            "clocks_throttle_reasons.active": reasons[int(truth.throttle[node, g])],
+            "clocks_throttle_reasons.active": reasons[throttle[g]],
+            "ecc.errors.uncorrected.volatile.total": "0",
+            "remapped_rows.correctable": str(retired[g]),
+            "remapped_rows.pending": "1" if retired[g] else "0",
         }
         for g in range(model.gpus)
         if truth.present[node, g]

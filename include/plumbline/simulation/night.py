@@ -1,4 +1,4 @@
-"""One simulated night: the cluster, its truth, its noise, and its clock."""
+"""Simulated nights: the cluster, its truth, its noise, and its clock. Nights of one cluster can stand side by side."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from plumbline.clusters.profile import ClusterProfile
 from plumbline.model import LaunchSpec
 from plumbline.simulation.faults import Scenario
 from plumbline.simulation.hardware import HardwareModel, hardware_model
+from plumbline.simulation.noise import Noise
 from plumbline.simulation.physics import STEP_COMMON, Groups, generator
-from plumbline.simulation.truth import NCCL, OLD_DRIVER, OLD_NCCL, Truth, truth_of
+from plumbline.simulation.truth import NCCL, OLD_DRIVER, OLD_NCCL, Truth, side_by_side, truth_of
 
 if TYPE_CHECKING:
     from numpy.random import Generator
+    from numpy.typing import NDArray
 
 _BUSES = ("19", "3b", "4c", "5d", "9b", "bb", "cb", "db", "1a", "3c", "4d", "5e", "9c", "bc", "cc", "dc")
 
@@ -40,6 +42,11 @@ class Night:
         truth = truth_of(inventory, model, scenario.faults, moment.date(), moment.hour)
         return cls(profile=profile, model=model, scenario=scenario, moment=moment, truth=truth)
 
+    @property
+    def key(self) -> str:
+        """Name what this night's noise is made from; nights with an equal key have the same noise."""
+        return f"{self.scenario.seed}/{self.profile.name}/{self.moment:%Y%m%dT%H}"
+
     def noise(self, *parts: str | int) -> Generator:
         """Give the noise of one place in this night."""
         return generator(self.scenario.seed, self.profile.name, self.moment.strftime("%Y%m%dT%H"), *parts)
@@ -53,11 +60,11 @@ class Night:
     def _index(self) -> dict[str, int]:
         return {name: i for i, name in enumerate(self.truth.names)}
 
-    def groups(self, specs: Sequence[LaunchSpec]) -> Groups:
-        """Give the node indices of the launches of a batch: all have the same number of nodes."""
+    def index(self, specs: Sequence[LaunchSpec]) -> NDArray[Any]:
+        """Give the node indices of the launches of a batch, [M, n]: all have the same number of nodes."""
         import numpy as np
 
-        return Groups(index=np.array([[self._index[name] for name in spec.nodes] for spec in specs]))
+        return np.array([[self._index[name] for name in spec.nodes] for spec in specs])
 
     def node(self, name: str) -> int:
         """Give a node's index."""
@@ -79,3 +86,54 @@ class Night:
     def hardware(self, name: str) -> dict[str, Any]:
         """Give a node's identity, which survives a rename."""
         return {"hardware_id": f"sim-{self.profile.name}-{name}", "hostname": name, "simulated": True}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rung:
+    """The launches of one benchmark at one node count, in T nights: M launches a night with the same parameters.
+
+    `spec` is the first of them. `groups` has T × M rows, night by night; its indices are those of nights side by side.
+    """
+
+    spec: LaunchSpec
+    groups: Groups
+
+
+@dataclass(frozen=True, kw_only=True)
+class Nights:
+    """Nights of one cluster side by side: what is computed for all of them at once is what each would give alone."""
+
+    nights: tuple[Night, ...]
+    truth: Truth
+
+    @classmethod
+    def of(cls, nights: Sequence[Night]) -> Nights:
+        """Put nights of one profile side by side, one at least."""
+        return cls(nights=tuple(nights), truth=side_by_side([night.truth for night in nights]))
+
+    @property
+    def model(self) -> HardwareModel:
+        """The hardware, the same in all nights."""
+        return self.nights[0].model
+
+    def noise(self, *parts: str | int) -> Noise:
+        """Give the noise of one place in every night."""
+        return Noise([night.key for night in self.nights], lambda t: self.nights[t].noise(*parts))
+
+    def step_common(self, groups: Groups) -> NDArray[Any]:
+        """Give the common mode of step time of each group's night: [T × M]."""
+        import numpy as np
+
+        return np.array([night.step_common for night in self.nights])[groups.night(self.truth)]
+
+    def rung(self, spec: LaunchSpec, indices: Sequence[NDArray[Any]]) -> Rung:
+        """Give a rung of every night from its node indices within each night, [M, n] each."""
+        import numpy as np
+
+        size = len(self.nights[0].truth.names)
+        index = np.concatenate([part + size * t for t, part in enumerate(indices)])
+        return Rung(spec=spec, groups=Groups(index=index))
+
+    def rung_of(self, specs: Sequence[LaunchSpec]) -> Rung:
+        """Give the rung of a batch of launches that is the same in every night."""
+        return self.rung(specs[0], [self.nights[0].index(specs)] * len(self.nights))

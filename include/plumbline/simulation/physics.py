@@ -1,7 +1,7 @@
 """What a group of nodes yields, given the truth: pure functions on arrays, one row a group.
 
-All groups of a rung are computed together, so the text that the launcher prints and the fast path without text take the
-same numbers from here.
+All groups of a rung are computed together, and those of several nights side by side: the text that the launcher prints
+and the measurements without text (measuring.py) take the same numbers from here.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from plumbline.simulation.hardware import HardwareModel
 from plumbline.simulation.truth import Truth
@@ -17,6 +17,23 @@ from plumbline.simulation.truth import Truth
 if TYPE_CHECKING:
     from numpy.random import Generator
     from numpy.typing import NDArray
+
+
+class Draws(Protocol):
+    """Where random numbers come from: numpy's Generator, or noise.Noise for nights side by side."""
+
+    def random(self, size: Any, /) -> Any:
+        """Draw from 0 to 1."""
+
+    def normal(self, loc: float, scale: float, size: Any, /) -> Any:
+        """Draw normally."""
+
+    def standard_t(self, df: float, size: Any, /) -> Any:
+        """Draw from Student's t."""
+
+    def binomial(self, n: int, p: Any, size: Any, /) -> Any:
+        """Draw counts."""
+
 
 BUS_NOISE = 0.007
 """Night-to-night spread of bus bandwidth at ≥ 1 GiB, Student t with 5 degrees of freedom. Assumption."""
@@ -45,6 +62,11 @@ class Groups:
         """How many nodes a group has."""
         return int(self.index.shape[1])
 
+    def night(self, truth: Truth) -> NDArray[Any]:
+        """Give the index of each group's night: [M]."""
+        found: NDArray[Any] = truth.night_of[self.index[:, 0]]
+        return found
+
 
 def bus_factor(operation: str, ranks: int) -> float:
     """Give bus bandwidth ÷ algorithm bandwidth. Source: nccl-tests, doc/PERFORMANCE.md."""
@@ -53,7 +75,7 @@ def bus_factor(operation: str, ranks: int) -> float:
     return _BUS_FACTOR[operation] * (ranks - 1) / ranks if ranks > 1 else 0.0
 
 
-def group_bandwidth(truth: Truth, groups: Groups, rng: Generator, model: HardwareModel) -> NDArray[Any]:
+def group_bandwidth(truth: Truth, groups: Groups, rng: Draws, model: HardwareModel) -> NDArray[Any]:
     """Give the NIC bandwidth of the weakest node of each group, GB/s, one direction: [M].
 
     Rings are spread evenly over the rails, so the slowest rail bounds all of them; PCIe bounds the path from a GPU to
@@ -68,7 +90,7 @@ def group_bandwidth(truth: Truth, groups: Groups, rng: Generator, model: Hardwar
     node = rails.min(axis=1) * line * model.rails
     leaves = truth.leaf_of[groups.index]
     spans = (leaves != leaves[:, :1]).any(axis=1)
-    fabric: NDArray[Any] = np.where(spans, truth.leaf[leaves].min(axis=1) * truth.spine, 1.0)
+    fabric: NDArray[Any] = np.where(spans, truth.leaf[leaves].min(axis=1) * truth.spine[groups.night(truth)], 1.0)
     return np.asarray(node * fabric)
 
 
@@ -95,7 +117,7 @@ def peak_bus_bandwidth(
 
 
 def collective_times(
-    operation: str, sizes: Sequence[int], truth: Truth, groups: Groups, model: HardwareModel, rng: Generator
+    operation: str, sizes: Sequence[int], truth: Truth, groups: Groups, model: HardwareModel, rng: Draws
 ) -> NDArray[Any]:
     """Give the time of one collective of each group at each size, microseconds: [M, S].
 
@@ -119,11 +141,13 @@ def collective_times(
     return np.asarray((latency[:, None] + transfer) * np.maximum(noise, 0.5))
 
 
-def wrong_elements(truth: Truth, groups: Groups, shape: tuple[int, int], rng: Generator) -> NDArray[Any]:
+def wrong_elements(truth: Truth, groups: Groups, shape: tuple[int, int], rng: Draws) -> NDArray[Any]:
     """Give how many result elements are wrong for each group and size: [M, S]; 0 without silent corruption."""
     import numpy as np
 
     chance = truth.wrong[groups.index].reshape(len(groups.index), -1).max(axis=1)
+    if not chance.any():
+        return np.zeros(shape, int)
     return np.asarray(rng.binomial(64, chance[:, None] * 0.25, shape))
 
 
@@ -136,11 +160,12 @@ def slowest_clock(truth: Truth, groups: Groups) -> NDArray[Any]:
 
 
 def step_times(
-    steps: int, truth: Truth, groups: Groups, model: HardwareModel, rng: Generator, common: float
+    steps: int, truth: Truth, groups: Groups, model: HardwareModel, rng: Draws, common: float | NDArray[Any]
 ) -> NDArray[Any]:
     """Give the training step times of each group, seconds: [M, steps].
 
-    step = compute ÷ slowest clock + exposed communication ÷ fabric; `common` is the night's common mode (about 1).
+    step = compute ÷ slowest clock + exposed communication ÷ fabric; `common` is the night's common mode (about 1), of
+    each group where they are of several nights.
     """
     import numpy as np
 
@@ -153,10 +178,10 @@ def step_times(
         exposed = model.step_compute_s * model.step_exposed_fraction * (0.8 + 0.2 * doublings) * full / bandwidth
     group = 1 + rng.normal(0, STEP_NOISE, (len(groups.index), 1))
     each = 1 + np.abs(rng.normal(0, 0.002, (len(groups.index), steps)))
-    return np.asarray((compute + exposed)[:, None] * common * group * each)
+    return np.asarray((compute + exposed)[:, None] * np.reshape(common, (-1, 1)) * group * each)
 
 
-def hpl_mxp(truth: Truth, groups: Groups, model: HardwareModel, rng: Generator) -> tuple[NDArray[Any], NDArray[Any]]:
+def hpl_mxp(truth: Truth, groups: Groups, model: HardwareModel, rng: Draws) -> tuple[NDArray[Any], NDArray[Any]]:
     """Give reportable and LU-only GFLOPS of each group: [M], [M]. The slowest GPU sets the pace."""
     import numpy as np
 
@@ -166,7 +191,7 @@ def hpl_mxp(truth: Truth, groups: Groups, model: HardwareModel, rng: Generator) 
     return np.asarray(model.hpl_mxp_gflops * scale * pace), np.asarray(model.hpl_mxp_lu_gflops * scale * pace)
 
 
-def storage_rates(truth: Truth, groups: Groups, clients: int, rng: Generator) -> dict[str, NDArray[Any]]:
+def storage_rates(truth: Truth, groups: Groups, clients: int, rng: Draws) -> dict[str, NDArray[Any]]:
     """Give bandwidth (MB/s) or IOPS of each client of each group for the four fio jobs: [M, clients] each.
 
     Clients share what their node can take; all nodes share the store. One group runs at a time.
@@ -174,8 +199,9 @@ def storage_rates(truth: Truth, groups: Groups, clients: int, rng: Generator) ->
     import numpy as np
 
     node = truth.client[groups.index].min(axis=1)
-    share = np.minimum(CLIENT_PEAK_MB_S * groups.nodes * node, STORAGE_PEAK_MB_S * truth.storage)
-    share = np.minimum(share, CLIENT_PEAK_MB_S * groups.nodes * truth.storage)
+    store = truth.storage[groups.night(truth)]
+    share = np.minimum(CLIENT_PEAK_MB_S * groups.nodes * node, STORAGE_PEAK_MB_S * store)
+    share = np.minimum(share, CLIENT_PEAK_MB_S * groups.nodes * store)
     found: dict[str, NDArray[Any]] = {}
     for job, factor in (("seq_write", 0.72), ("seq_read", 1.0), ("rand_read", 26.0), ("rand_write", 14.0)):
         night = 1 + np.clip(rng.normal(0, STORAGE_NOISE, (len(groups.index), 1)), -0.2, 0.2)

@@ -1,13 +1,13 @@
-"""The truth of one night: what every component of the simulated cluster can really do.
+"""The truth of a night: what every component of the simulated cluster can really do.
 
 Arrays are indexed by node in inventory order. A factor of 1 is healthy. Each fault changes only the components that
-physics says it changes; tests hold every kind to that.
+physics says it changes; tests hold every kind to that. Nights can stand side by side, each with nodes of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
@@ -26,11 +26,13 @@ NCCL = "2.26.2"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truth:
-    """One night of one cluster: N nodes, G GPUs and R rails a node, L leaves. Shapes are in brackets."""
+    """T nights (mostly one) of one cluster: N nodes, G GPUs and R rails a node, L leaves in all. Shapes in brackets."""
 
     names: tuple[str, ...]
     leaf_of: NDArray[Any]
     """[N] index of the node's leaf."""
+    night_of: NDArray[Any]
+    """[N] index of the node's night: 0 for all, unless nights stand side by side."""
     leaves: tuple[str, ...]
     nic: NDArray[Any]
     """[N, R] fraction of line rate."""
@@ -67,8 +69,9 @@ class Truth:
     """[N] software rolled back."""
     leaf: NDArray[Any]
     """[L] fraction of a leaf's throughput under load."""
-    spine: float
-    storage: float
+    spine: NDArray[Any]
+    storage: NDArray[Any]
+    """[T] fraction of the throughput between leaves, and of the store's, in each night."""
     hang: tuple[tuple[int, str | None], ...]
     truncated: tuple[tuple[int, str | None], ...]
     """(node, benchmark or None for all)."""
@@ -89,15 +92,41 @@ def truth_of(inventory: Inventory, model: HardwareModel, faults: Sequence[Fault]
         "lost": np.zeros(n, bool), "clock_offset_s": np.zeros(n), "old_driver": np.zeros(n, bool),
         "old_nccl": np.zeros(n, bool), "leaf": np.ones(len(leaves)),
         "leaf_of": np.array([leaves.index(node.leaf or "leaf") for node in inventory]),
+        "night_of": np.zeros(n, int), "spine": np.ones(1), "storage": np.ones(1),
     }  # fmt: skip
-    scalars: dict[str, Any] = {"spine": 1.0, "storage": 1.0, "hang": [], "truncated": []}
+    scalars: dict[str, Any] = {"hang": [], "truncated": []}
     place = _Places(names, leaves, model)
     for fault in active_faults(faults, night, hour):
         _plant(fault, arrays, scalars, place, night)
     return Truth(
-        names=names, leaves=leaves, spine=scalars["spine"], storage=scalars["storage"],
-        hang=tuple(scalars["hang"]), truncated=tuple(scalars["truncated"]), **arrays,
-    )  # fmt: skip
+        names=names,
+        leaves=leaves,
+        hang=tuple(scalars["hang"]),
+        truncated=tuple(scalars["truncated"]),
+        **arrays,
+    )
+
+
+def side_by_side(nights: Sequence[Truth]) -> Truth:
+    """Give several nights of one cluster as one truth: node i of night t is node t × N + i, its leaf is its night's."""
+    import numpy as np
+
+    if len(nights) == 1:
+        return nights[0]
+    n, leaves = len(nights[0].names), len(nights[0].leaves)
+    moved = {"leaf_of": leaves, "night_of": 1}
+    arrays = {}
+    for name in (f.name for f in fields(Truth)):
+        parts = [getattr(truth, name) for truth in nights]
+        if name in moved:
+            parts = [part + moved[name] * t for t, part in enumerate(parts)]
+        if name in ("names", "leaves"):
+            arrays[name] = tuple(item for part in parts for item in part)
+        elif name in ("hang", "truncated"):
+            arrays[name] = tuple((n * t + node, which) for t, part in enumerate(parts) for node, which in part)
+        else:
+            arrays[name] = np.concatenate(parts)
+    return Truth(**arrays)
 
 
 class _Places:
@@ -146,12 +175,12 @@ def _plant(fault: Fault, a: dict[str, Any], s: dict[str, Any], place: _Places, n
     elif kind == "leaf_misconfigured":
         a["leaf"][place.leaf(fault.leaf)] *= keep
     elif kind == "congested_spine" or fault.resource == "fabric":
-        s["spine"] *= keep
+        a["spine"] *= keep
     elif kind == "slow_storage_server":
         place.part(fault.server, "server")
-        s["storage"] *= 1.0 - fault.severity / STORAGE_SERVERS
+        a["storage"] *= 1.0 - fault.severity / STORAGE_SERVERS
     elif fault.resource == "storage":
-        s["storage"] *= keep
+        a["storage"] *= keep
     else:
         _plant_node(fault, a, s, place.node(fault.node))
 

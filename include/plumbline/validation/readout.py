@@ -73,6 +73,7 @@ class LaunchSummary:
     hardware: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, Any] = field(default_factory=dict)
     snapshots: Mapping[str, Any] = field(default_factory=dict)
+    """Of launches on one node: a group's GPUs are in its record, and would make this a hundred times as large."""
     completeness: tuple[Mapping[str, Any], ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
 
@@ -320,7 +321,7 @@ def _summary(spec: LaunchSpec, record: RunRecord | None, attempts: int, measured
         raw_dir=record.raw_dir if record else None,
         hardware=record.hardware if record else {},
         environment=record.environment if record else {},
-        snapshots=record.snapshots if record else {},
+        snapshots=record.snapshots if record and len(spec.nodes) == 1 else {},
         completeness=tuple(to_plain(item) for item in measured.completeness),
         facts=_facts(measured),
     )
