@@ -168,6 +168,16 @@ def without_snapshot(*which: str) -> Callable[[Broken], None]:
     return apply
 
 
+def in_acceptance(apply: Callable[[Broken], None]) -> Callable[[Broken], None]:
+    """Let the suite close on a WARN too, as an acceptance does; a nightly shows it."""
+
+    def changed(night: Broken) -> None:
+        apply(night)
+        night.evidence("suite", lambda data: data["gate"].update(blocks=[*data["gate"]["blocks"], "WARN"]))
+
+    return changed
+
+
 RECORDS = (
     broken("no record came back", lambda night: night.record_path(NCCL).unlink(), Code.NO_RECORD),
     broken("the record is half written", half_written, Code.UNREADABLE, Code.NO_RECORD),
@@ -211,6 +221,12 @@ RECORDS = (
     broken("a GPU has uncorrected memory errors", told(ecc__errors__uncorrected__volatile__total="3"),
            Code.DIAGNOSTIC_FAILED),
     broken("a GPU's memory rows wait to be remapped", told(remapped_rows__pending="1"), Code.DIAGNOSTIC_FAILED),
+    broken("no GPU told its state, in an acceptance", in_acceptance(without_snapshot("before", "after")),
+           Code.GPU_STATE_UNKNOWN),
+    broken("no GPU told its state before, in an acceptance", in_acceptance(without_snapshot("before")),
+           Code.GPU_STATE_UNKNOWN),
+    broken("a GPU's throttle reasons are [N/A], in an acceptance",
+           in_acceptance(told(clocks_throttle_reasons__active="[N/A]")), Code.GPU_STATE_UNKNOWN),
     record("an unknown outcome", Code.UNREADABLE, Code.NO_RECORD, outcome="fine"),
     broken("a raw file is gone", lambda night: night.raw(NCCL, TABLE).unlink(), Code.EVIDENCE_CHANGED),
     broken("a raw file is not the one that was recorded", one_digit, Code.EVIDENCE_CHANGED),
