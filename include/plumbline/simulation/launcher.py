@@ -6,7 +6,6 @@ Everything after it runs unchanged. Times are the simulated night's own; its clo
 from __future__ import annotations
 
 import hashlib
-import importlib
 import json
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta
@@ -19,9 +18,12 @@ from plumbline.execution.launcher import Progress
 from plumbline.model import Code, LaunchSpec, Outcome, canonical_json, to_plain
 from plumbline.simulation.faults import load_scenario
 from plumbline.simulation.night import Night
+from plumbline.simulation.outputs import outputs
 
 CLOCK = "simulation.json"
 """Evidence file: seed, moment, and the simulated clock after the last batch."""
+PAUSE_S = 10.0
+"""Between two batches."""
 
 
 def inventory(profile: ClusterProfile, today: date) -> Inventory:
@@ -37,19 +39,23 @@ def launch(profile: ClusterProfile, specs: Sequence[LaunchSpec], evidence: Path,
     night = Night.of(profile, scenario, clock["moment"])
     begin = clock["clock"]
     # A second attempt would tell the same, so whatever has a record is left alone.
-    todo = [spec for spec in specs if not (evidence / "records" / f"{spec.launch_id}.a1.json").exists()]
-    outputs = importlib.import_module(f"plumbline.simulation.outputs.{specs[0].benchmark}")
+    there = {path.name for path in (evidence / "records").glob("*.a1.json")}
+    rows = [row for row, spec in enumerate(specs) if f"{spec.launch_id}.a1.json" not in there]
+    longest = leave(night, specs, rows, evidence, begin)
+    clock["clock"] = begin + timedelta(seconds=longest + PAUSE_S)
+    _write_clock(evidence, clock, scenario.seed)
+    progress(f"{len(rows)} launches simulated: SIMULATED, nothing was measured")
+
+
+def leave(night: Night, specs: Sequence[LaunchSpec], rows: Sequence[int], evidence: Path, begin: datetime) -> float:
+    """Leave raw output and records of those launches of a batch; give the longest simulated duration in seconds."""
     for folder in ("raw", "records"):
         (evidence / folder).mkdir(exist_ok=True)
-    wanted = {spec.launch_id for spec in todo}
-    longest = 0.0
-    for spec, files in zip(specs, outputs.files(night, specs), strict=True):
-        if spec.launch_id in wanted:
-            duration = _leave(night, spec, dict(files), evidence, begin)
-            longest = max(longest, duration)
-    clock["clock"] = begin + timedelta(seconds=longest + 10)
-    _write_clock(evidence, clock, scenario.seed)
-    progress(f"{len(todo)} launches simulated: SIMULATED, nothing was measured")
+    printed = outputs(specs[0].benchmark).files(night, specs, rows)
+    durations = (
+        _leave(night, specs[row], dict(files), evidence, begin) for row, files in zip(rows, printed, strict=True)
+    )
+    return max(durations, default=0.0)
 
 
 def clock_of(evidence: Path) -> datetime | None:
@@ -73,13 +79,12 @@ def _write_clock(evidence: Path, clock: Mapping[str, datetime], seed: int) -> No
 
 def _leave(night: Night, spec: LaunchSpec, files: dict[str, str], evidence: Path, begin: datetime) -> float:
     """Write one launch's files and record; give its simulated duration in seconds."""
-    duration = min(spec.timeout_s, 20.0 + 4.0 * spec.node_count.bit_length())
     outcome, code, reason = _fate(night, spec)
+    duration = duration_s(spec, hangs=outcome is Outcome.TIMEOUT)
     files.setdefault("stdout", "")
     files.setdefault("stderr", "")
     if outcome is Outcome.TIMEOUT:
         files = {name: text[: len(text) // 2] for name, text in files.items()}
-        duration = spec.timeout_s
     elif outcome is Outcome.INFRASTRUCTURE:
         files = {"stdout": "", "stderr": ""}
     elif _named(night, spec, night.truth.truncated):
@@ -95,6 +100,11 @@ def _leave(night: Night, spec: LaunchSpec, files: dict[str, str], evidence: Path
     record = _record(night, spec, begin, duration, outcome, code, reason, raw_files)
     (evidence / "records" / f"{name}.json").write_text(canonical_json(record) + "\n", encoding="utf-8")
     return duration
+
+
+def duration_s(spec: LaunchSpec, *, hangs: bool) -> float:
+    """Give how long a launch takes in simulated time. Assumption."""
+    return spec.timeout_s if hangs else min(spec.timeout_s, 20.0 + 4.0 * spec.node_count.bit_length())
 
 
 def _fate(night: Night, spec: LaunchSpec) -> tuple[Outcome, Code | None, str]:

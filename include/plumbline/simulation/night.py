@@ -124,7 +124,7 @@ class Nights:
         """Give the common mode of step time of each group's night: [T × M]."""
         import numpy as np
 
-        return np.array([night.step_common for night in self.nights])[groups.night(self.truth)]
+        return np.asarray(np.array([night.step_common for night in self.nights])[groups.night(self.truth)])
 
     def rung(self, spec: LaunchSpec, indices: Sequence[NDArray[Any]]) -> Rung:
         """Give a rung of every night from its node indices within each night, [M, n] each."""

@@ -115,7 +115,7 @@ def side_by_side(nights: Sequence[Truth]) -> Truth:
         return nights[0]
     n, leaves = len(nights[0].names), len(nights[0].leaves)
     moved = {"leaf_of": leaves, "night_of": 1}
-    arrays = {}
+    arrays: dict[str, Any] = {}
     for name in (f.name for f in fields(Truth)):
         parts = [getattr(truth, name) for truth in nights]
         if name in moved:

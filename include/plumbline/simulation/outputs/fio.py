@@ -6,30 +6,27 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from plumbline.benchmarks._fio_jobs import JOBS, block_size, chosen_jobs
+from plumbline.benchmarks._fio_jobs import JOBS, block_size, chosen_jobs, client_count
+from plumbline.benchmarks._fio_windows import LOG_MS
 from plumbline.model import LaunchSpec
-from plumbline.simulation.night import Night
+from plumbline.simulation.night import Night, Nights, Rung
 from plumbline.simulation.physics import storage_rates
-from plumbline.simulation.printers.fio import Client, bandwidth_log, report
+from plumbline.simulation.printers.fio import Client, bandwidth_log, bins, moved_ios, report
 from plumbline.units import parse_bytes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def rates(night: Night, specs: Sequence[LaunchSpec]) -> dict[str, NDArray[Any]]:
+def rates(nights: Nights, rung: Rung) -> dict[str, NDArray[Any]]:
     """Give MB/s or IOPS of every client: job → [launches, clients]."""
-    groups = night.groups(specs)
-    clients = int(str(specs[0].params["clients"])) * groups.nodes
-    return storage_rates(night.truth, groups, clients, night.noise("fio", groups.nodes))
+    return storage_rates(nights.truth, rung.groups, client_count(rung.spec), nights.noise("fio", rung.groups.nodes))
 
 
 def client_of(spec: LaunchSpec, job: str, rate: float, moment_ms: int) -> Client:
     """Give what one client did in one job."""
-    sequential = job.startswith("seq")
     block = parse_bytes(str(block_size(spec, job)))
-    runtime_ms = round(float(str(spec.params["runtime_s"])) * 1000)
-    ios = round((rate * 1e6 / block if sequential else rate) * runtime_ms / 1000)
+    runtime_ms = _runtime_ms(spec)
     return Client(
         job=job,
         rw=JOBS[job][0],
@@ -41,17 +38,23 @@ def client_of(spec: LaunchSpec, job: str, rate: float, moment_ms: int) -> Client
         ioengine=str(spec.params["ioengine"]),
         runtime_s=float(str(spec.params["runtime_s"])),
         ramp_s=float(str(spec.params["ramp_s"])),
-        ios=ios,
+        ios=int(moved_ios(rate, block, runtime_ms, job.startswith("seq"))),
         runtime_ms=runtime_ms,
         ended_ms=moment_ms,
     )
 
 
-def files(night: Night, specs: Sequence[LaunchSpec]) -> Iterator[Mapping[str, str]]:
+def _runtime_ms(spec: LaunchSpec) -> int:
+    return round(float(str(spec.params["runtime_s"])) * 1000)
+
+
+def files(night: Night, specs: Sequence[LaunchSpec], rows: Sequence[int]) -> Iterator[Mapping[str, str]]:
     """Print all files of each launch."""
-    every = rates(night, specs)
+    nights = Nights.of([night])
+    every = rates(nights, nights.rung_of(specs))
     begin_ms = round(night.moment.timestamp() * 1000)
-    for row, spec in enumerate(specs):
+    for row in rows:
+        spec = specs[row]
         found: dict[str, str] = {}
         jobs = []
         per_node = int(str(spec.params["clients"]))
@@ -94,3 +97,73 @@ def _facts(spec: LaunchSpec, jobs: list[dict[str, Any]]) -> str:
         },
         indent=1,
     )
+
+
+# -- the same without text -------------------------------------------------------------------------------------------
+
+
+def values(nights: Nights, rung: Rung) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Give rates, latencies and spread of every job: all clients run at the same time, for the whole runtime."""
+    import numpy as np
+
+    spec, every = rung.spec, rates(nights, rung)
+    runtime_ms = _runtime_ms(spec)
+    columns: list[NDArray[Any]] = []
+    for job in chosen_jobs(spec.params):
+        sequential, block = job.startswith("seq"), parse_bytes(str(block_size(spec, job)))
+        ios = moved_ios(every[job], block, runtime_ms, sequential)
+        moved = ios * block
+        share = _logged_share(moved, runtime_ms)
+        clients = moved * share / (runtime_ms / 1000)
+        if sequential:
+            columns.append(_total(clients) / 1e6)
+        else:
+            columns.append(_total(ios * share) / (runtime_ms / 1000))
+            found = bins(ios, int(str(spec.params["iodepth"])), runtime_ms)
+            columns += [_percentile(*found, percentile) / 1000 for percentile in (50, 99)]
+        if clients.shape[1] > 1:
+            columns.append(clients.min(axis=1) / np.median(clients, axis=1))
+    return np.stack(columns, axis=1), np.zeros(len(rung.groups.index), bool)
+
+
+def _total(clients: NDArray[Any]) -> NDArray[Any]:
+    """Add client by client, as the reader of the files does."""
+    total = clients[:, 0]
+    for number in range(1, clients.shape[1]):
+        total = total + clients[:, number]
+    return total
+
+
+def _logged_share(moved: NDArray[Any], runtime_ms: int) -> NDArray[Any]:
+    """Give the part of the bytes in the time that all clients share: all, but for how the log rounds.
+
+    This is what benchmarks._fio_windows.Activity.share gives for the log that bandwidth_log prints: entries of equal
+    rate, added one by one.
+    """
+    import numpy as np
+
+    rate = np.rint(moved / 1024 / runtime_ms * 1000)
+    entries = runtime_ms // int(LOG_MS)
+    amount = rate * 1.024 * LOG_MS
+    logged, inside = np.zeros_like(amount), np.zeros_like(amount)
+    for _ in range(entries):
+        logged = logged + amount
+        inside = inside + amount * LOG_MS / LOG_MS
+    uncovered = runtime_ms - entries * LOG_MS
+    if uncovered > 0:
+        rest = np.maximum(0.0, moved - logged)
+        inside = inside + rest * max(0.0, uncovered) / uncovered
+    return np.asarray(np.minimum(1.0, inside / np.maximum(logged, moved)))
+
+
+def _percentile(latency: NDArray[Any], counts: NDArray[Any], percentile: float) -> NDArray[Any]:
+    """Give the first bucket at which the count of all clients reaches the percentile; [M, clients, bins] to [M]."""
+    import numpy as np
+
+    buckets, number = latency.reshape(len(latency), -1), counts.reshape(len(counts), -1)
+    order = np.argsort(buckets, axis=1, kind="stable")
+    buckets, number = np.take_along_axis(buckets, order, 1), np.take_along_axis(number, order, 1)
+    seen = np.cumsum(number, axis=1)
+    needed = np.ceil(percentile / 100 * seen[:, -1] - 1e-9)
+    first = (seen >= needed[:, None]).argmax(axis=1)
+    return np.asarray(buckets[np.arange(len(buckets)), first], float)

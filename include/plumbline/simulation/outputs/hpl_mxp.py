@@ -7,30 +7,35 @@ from typing import TYPE_CHECKING, Any
 
 from plumbline.benchmarks._mxp_problem import Problem
 from plumbline.model import LaunchSpec
-from plumbline.simulation.night import Night
+from plumbline.simulation.night import Night, Nights, Rung
 from plumbline.simulation.physics import hpl_mxp
-from plumbline.simulation.printers.hpl_mxp import Solve, text
+from plumbline.simulation.printers.hpl_mxp import ITERATIONS, Solve, text
+from plumbline.simulation.rounding import scientific
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+_THRESHOLD = 16.0
 
-def rates(night: Night, specs: Sequence[LaunchSpec]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+
+def rates(nights: Nights, rung: Rung) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Give reportable GFLOPS, LU GFLOPS and scaled residual of each launch: [launches] each."""
     import numpy as np
 
-    groups = night.groups(specs)
-    rng = night.noise("hpl", groups.nodes)
-    performance, lu = hpl_mxp(night.truth, groups, night.model, rng)
-    corrupt = night.truth.wrong[groups.index].reshape(len(specs), -1).max(axis=1)
-    residual = np.where(rng.random(len(specs)) < corrupt, 3.2e3, 4.4e-4 * (1 + 0.05 * rng.random(len(specs))))
+    groups = rung.groups
+    size, rng = len(groups.index), nights.noise("hpl", groups.nodes)
+    performance, lu = hpl_mxp(nights.truth, groups, nights.model, rng)
+    corrupt = nights.truth.wrong[groups.index].reshape(size, -1).max(axis=1)
+    residual = np.where(rng.random(size) < corrupt, 3.2e3, 4.4e-4 * (1 + 0.05 * rng.random(size)))
     return performance, lu, residual
 
 
-def files(night: Night, specs: Sequence[LaunchSpec]) -> Iterator[Mapping[str, str]]:
+def files(night: Night, specs: Sequence[LaunchSpec], rows: Sequence[int]) -> Iterator[Mapping[str, str]]:
     """Print stdout of each launch."""
-    for spec, performance, lu, residual in zip(specs, *rates(night, specs), strict=True):
-        asked = Problem.of(spec)
+    nights = Nights.of([night])
+    performance, lu, residual = rates(nights, nights.rung_of(specs))
+    for row in rows:
+        asked = Problem.of(specs[row])
         yield {
             "stdout": text(
                 Solve(
@@ -39,10 +44,21 @@ def files(night: Night, specs: Sequence[LaunchSpec]) -> Iterator[Mapping[str, st
                     p=asked.p,
                     q=asked.q,
                     sloppy=asked.precision.upper(),
-                    gflops=float(performance),
-                    lu_gflops=float(lu),
-                    residual=float(residual),
-                    host=spec.nodes[0],
+                    gflops=float(performance[row]),
+                    lu_gflops=float(lu[row]),
+                    residual=float(residual[row]),
+                    host=specs[row].nodes[0],
                 )
             )
         }
+
+
+def values(nights: Nights, rung: Rung) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Give both rates, the residual and the iterations as printed; a residual that fails says more than a number."""
+    import numpy as np
+
+    performance, lu, residual = rates(nights, rung)
+    columns = [scientific(performance, 4), scientific(lu, 4), scientific(residual, 6)]
+    columns.append(np.full(len(residual), float(ITERATIONS)))
+    several = Problem.of(rung.spec).loops != 1  # one is what the printer prints: the text tells the rest
+    return np.stack(columns, axis=1), (columns[2] >= _THRESHOLD) | several

@@ -7,45 +7,42 @@ from typing import TYPE_CHECKING, Any
 
 from plumbline.benchmarks._nccl_rows import Sweep
 from plumbline.model import LaunchSpec
-from plumbline.simulation.night import Night
+from plumbline.simulation.night import Night, Nights, Rung
 from plumbline.simulation.physics import bus_factor, collective_times, wrong_elements
-from plumbline.simulation.printers.nccl_tests import Table, text
+from plumbline.simulation.printers.nccl_tests import Table, printed_time, rates, text
+from plumbline.simulation.rounding import printed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def sweep_of(specs: Sequence[LaunchSpec]) -> Sweep:
-    """Give the sweep that all launches of a batch were asked for."""
-    first = specs[0]
-    return Sweep.of(first.params, first.device, first.node_count * first.accelerators_per_node)
+def sweep_of(rung: Rung) -> Sweep:
+    """Give the sweep that all launches of a rung were asked for."""
+    spec = rung.spec
+    return Sweep.of(spec.params, spec.device, spec.node_count * spec.accelerators_per_node)
 
 
-def times(night: Night, specs: Sequence[LaunchSpec]) -> dict[str, NDArray[Any]]:
-    """Give the times of every operation, microseconds: [launches, sizes]."""
-    groups, sweep = night.groups(specs), sweep_of(specs)
-    return {
-        operation: collective_times(
-            operation, sweep.sizes, night.truth, groups, night.model, night.noise("nccl", operation, groups.nodes)
-        )
-        for operation in sweep.operations
-    }
+def times(nights: Nights, rung: Rung, operation: str, sizes: Sequence[int]) -> NDArray[Any]:
+    """Give the times of an operation, microseconds: [launches, sizes]."""
+    noise = nights.noise("nccl", operation, rung.groups.nodes)
+    return collective_times(operation, sizes, nights.truth, rung.groups, nights.model, noise)
 
 
-def wrong(night: Night, specs: Sequence[LaunchSpec]) -> dict[str, NDArray[Any]]:
-    """Give the wrong elements of every operation: [launches, sizes]."""
-    groups, sweep = night.groups(specs), sweep_of(specs)
-    shape = (len(specs), len(sweep.sizes))
-    return {
-        operation: wrong_elements(night.truth, groups, shape, night.noise("wrong", operation, groups.nodes))
-        for operation in sweep.operations
-    }
+def wrong(nights: Nights, rung: Rung, operation: str, sizes: Sequence[int]) -> NDArray[Any]:
+    """Give the wrong elements of an operation: [launches, sizes]."""
+    noise = nights.noise("wrong", operation, rung.groups.nodes)
+    return wrong_elements(nights.truth, rung.groups, (len(rung.groups.index), len(sizes)), noise)
 
 
-def files(night: Night, specs: Sequence[LaunchSpec]) -> Iterator[Mapping[str, str]]:
+def files(night: Night, specs: Sequence[LaunchSpec], rows: Sequence[int]) -> Iterator[Mapping[str, str]]:
     """Print one table an operation and launch."""
-    sweep, all_times, all_wrong = sweep_of(specs), times(night, specs), wrong(night, specs)
-    for row, spec in enumerate(specs):
+    nights = Nights.of([night])
+    rung = nights.rung_of(specs)
+    sweep = sweep_of(rung)
+    made = {name: times(nights, rung, name, sweep.sizes) for name in sweep.operations}
+    errors = {name: wrong(nights, rung, name, sweep.sizes) for name in sweep.operations}
+    for row in rows:
+        spec = specs[row]
         devices = [device for name in spec.nodes for device in night.devices(name)]
         nccl = night.nccl([night.node(name) for name in spec.nodes])
         yield {
@@ -53,8 +50,8 @@ def files(night: Night, specs: Sequence[LaunchSpec]) -> Iterator[Mapping[str, st
                 Table(
                     operation=operation,
                     sizes=sweep.sizes,
-                    times_us=all_times[operation][row].tolist(),
-                    wrong=all_wrong[operation][row].tolist(),
+                    times_us=made[operation][row].tolist(),
+                    wrong=errors[operation][row].tolist(),
                     factor=bus_factor(operation, sweep.ranks),
                     devices=devices,
                     nccl=nccl,
@@ -65,3 +62,25 @@ def files(night: Night, specs: Sequence[LaunchSpec]) -> Iterator[Mapping[str, st
             )
             for operation in sweep.operations
         }
+
+
+def values(nights: Nights, rung: Rung) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Give the printed bus bandwidths, the time of the smallest message and the wrong elements of each operation."""
+    import numpy as np
+
+    sweep = sweep_of(rung)
+    sizes, columns = np.array(sweep.sizes, float), []
+    told = np.zeros(len(rung.groups.index), bool)
+    for operation in sweep.operations:
+        made = times(nights, rung, operation, sweep.sizes)
+        errors = wrong(nights, rung, operation, sweep.sizes).sum(axis=1)
+        told |= errors > 0
+        if sweep.ranks > 1:
+            bus = printed(rates(sizes, made, bus_factor(operation, sweep.ranks))[1], 2)
+            columns += list(bus.T)
+            at = sweep.sizes.index(sweep.headline_bytes) if sweep.headline_bytes in sweep.sizes else None
+            columns.append(np.full(len(bus), np.nan) if at is None else bus[:, at])
+            columns.append(bus.max(axis=1))
+        columns.append(printed_time(made[:, 0]))
+        columns.append(errors.astype(float))
+    return np.stack(columns, axis=1), told

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,18 +42,35 @@ _SHAPE = ((0.70, 0.10), (0.85, 0.20), (1.00, 0.30), (1.15, 0.20), (1.40, 0.15), 
 """Latency ÷ mean and its share: a long right tail. Assumption."""
 
 
-def bins_of(client: Client) -> dict[int, int]:
-    """Give the latency histogram, nanoseconds → count; the counts add up to the I/Os."""
-    counts = [round(client.ios * share) for _, share in _SHAPE]
-    counts[2] += client.ios - sum(counts)
-    return {bucket(client.mean_latency_ns * part): count for (part, _), count in zip(_SHAPE, counts, strict=True)}
+def moved_ios(rate: Any, block_bytes: int, runtime_ms: int, sequential: bool) -> Any:
+    """Give the whole I/Os that a rate makes in the runtime, of one client or many; MB/s where sequential, else IOPS."""
+    import numpy as np
+
+    return np.rint((rate * 1e6 / block_bytes if sequential else rate) * runtime_ms / 1000)
 
 
-def bucket(latency_ns: float) -> int:
+def bins(ios: Any, iodepth: int, runtime_ms: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Give the latency histogram of one client or many: buckets in nanoseconds and counts, [..., bins] each.
+
+    The counts add up to the I/Os; the mean follows from Little's law, for the queue is always full.
+    """
+    import numpy as np
+
+    ios = np.asarray(ios, float)
+    part, share = (np.array(column) for column in zip(*_SHAPE, strict=True))
+    counts = np.rint(ios[..., None] * share)
+    counts[..., 2] += ios - counts.sum(axis=-1)
+    mean = iodepth * runtime_ms * 1e6 / np.maximum(ios, 1)
+    return bucket(mean[..., None] * part), counts
+
+
+def bucket(latency_ns: Any) -> NDArray[Any]:
     """Give the value by which fio names the bucket of a latency: 64 buckets a power of two. Source: stat.c."""
-    value = round(latency_ns)
-    bits = max(0, value.bit_length() - 7)
-    return ((value >> bits) << bits) + (1 << bits >> 1)
+    import numpy as np
+
+    value = np.rint(latency_ns).astype(np.int64)
+    bits = np.maximum(0, np.frexp(np.maximum(value, 1))[1] - 7)
+    return np.asarray(((value >> bits) << bits) + ((1 << bits) >> 1))
 
 
 def report(client: Client) -> str:
@@ -57,7 +78,8 @@ def report(client: Client) -> str:
     rate = client.moved_bytes / client.runtime_ms * 1000
     iops = client.ios / client.runtime_ms * 1000
     mean = client.mean_latency_ns
-    bins = ", ".join(f'"{key}": {count}' for key, count in bins_of(client).items())
+    buckets, counts = bins(client.ios, client.iodepth, client.runtime_ms)
+    histogram = ", ".join(f'"{key}": {count:.0f}' for key, count in zip(buckets.tolist(), counts.tolist(), strict=True))
     return f"""{{
   "fio version": "fio-3.36",
   "simulated_by": "plumbline",
@@ -89,7 +111,7 @@ def report(client: Client) -> str:
         "drop_ios": 0,
         "clat_ns": {{
           "min": {mean * 0.5:.0f}, "max": {mean * 4:.0f}, "mean": {mean:.6f}, "stddev": {mean * 0.3:.6f},
-          "N": {client.ios}, "bins": {{ {bins} }}
+          "N": {client.ios}, "bins": {{ {histogram} }}
         }}
       }}
     }}

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from plumbline.simulation.printers import STAMP
 
 _TITLE = "=" * 80
+ITERATIONS = 2
+"""Number of the last refinement step that is printed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

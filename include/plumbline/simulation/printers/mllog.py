@@ -41,11 +41,11 @@ def body(run: Training) -> str:
     mean = sum(run.steps_s) / len(run.steps_s)
     for step, loss in enumerate(run.losses, start=1):
         if step <= run.warmup:
-            now += round(mean * 1000)
+            now += _milliseconds(mean)
             value = f'{{"reduced_train_loss": {loss:.6f}}}'
         else:
             seconds = run.steps_s[step - run.warmup - 1]
-            now += round(seconds * 1000)
+            now += _milliseconds(seconds)
             value = f'{{"reduced_train_loss": {loss:.6f}, "train_step_time": {seconds:.9f}}}'
         lines.append(
             f':::MLLOG {{"namespace": "", "time_ms": {now}, "event_type": "POINT_IN_TIME", "key": "tracked_stats", '
@@ -62,6 +62,15 @@ def body(run: Training) -> str:
     lines.append(_line("train_samples", samples, now))
     lines.append(_line("run_stop", None, now, event="INTERVAL_END", status=run.status, samples_count=samples))
     return "\n".join(lines) + "\n"
+
+
+def elapsed_ms(steps_s: Sequence[float]) -> int:
+    """Give the time from run_start to run_stop of a run without warm-up."""
+    return sum(map(_milliseconds, steps_s)) + 1
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(seconds * 1000)
 
 
 def _line(key: str, value: object, time_ms: int, *, event: str = "POINT_IN_TIME", **metadata: object) -> str:

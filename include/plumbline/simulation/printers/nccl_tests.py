@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plumbline.simulation.printers import STAMP
+from plumbline.simulation.rounding import printed
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 VERSION = "2.17.6"
 _SIDE = "     time   algbw   busbw  #wrong"
@@ -38,8 +42,13 @@ class Table:
     @property
     def rates(self) -> list[tuple[float, float]]:
         """Give algorithm and bus bandwidth of each size, GB/s."""
-        pairs = zip(self.sizes, self.times_us, strict=True)
-        return [(size / us / 1e3, size / us / 1e3 * self.factor) for size, us in pairs]
+        return [rates(size, us, self.factor) for size, us in zip(self.sizes, self.times_us, strict=True)]
+
+
+def rates(size: Any, time_us: Any, factor: float) -> tuple[Any, Any]:
+    """Give algorithm and bus bandwidth in GB/s, of one size or of arrays."""
+    algorithm = size / time_us / 1e3
+    return algorithm, algorithm * factor
 
 
 def text(table: Table) -> str:
@@ -109,6 +118,13 @@ def report(table: Table, start_time: str, end_time: str) -> str:
 def _time(us: float) -> str:
     """Print a time as nccl-tests does: fewer digits the longer it is."""
     return f"  {us:7.0f}" if us >= 10000 else f"  {us:7.1f}" if us >= 100 else f"  {us:7.2f}"
+
+
+def printed_time(us: NDArray[Any]) -> NDArray[Any]:
+    """Give what printing leaves of times."""
+    import numpy as np
+
+    return np.where(us >= 10000, printed(us, 0), np.where(us >= 100, printed(us, 1), printed(us, 2)))
 
 
 def _number(version: str) -> int:
