@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from plumbline.clusters.profile import ClusterProfile
 from plumbline.execution.plan import Batch, Plan, plan_data
@@ -17,7 +18,13 @@ def prepare_run(
     results: Path, commands: Mapping[str, Sequence[str]], *, launcher: str = "local", timeout_s: float = 60.0
 ) -> RunDirectory:
     """Write an unsealed run; `commands` gives the argv of each batch, which holds one launch."""
-    nodes = {"local": {"emulated": 1}, "kubernetes": {"selector": {"gpu": "yes"}}}[launcher]
+    cluster: dict[str, Any] = {"nodes": {"emulated": 1}}
+    if launcher == "kubernetes":
+        cluster = {
+            "nodes": {"selector": {"gpu": "yes"}}, "programs": "/programs",
+            "images": {"echo": "registry.example/echo@sha256:" + "0" * 64},
+            "kubernetes": {"results": {"host_path": str(results), "mount": str(results)}},
+        }  # fmt: skip
     profile = ClusterProfile.model_validate(
         {
             "name": "tiny",
@@ -26,7 +33,7 @@ def prepare_run(
             "device": "cpu",
             "accelerator": {"model": "cpu", "per_node": 1},
             "fabric": {"name": "loopback"},
-            "nodes": nodes,
+            **cluster,
             "storage": {"directory": str(results / "storage")},
         }
     )

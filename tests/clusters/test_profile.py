@@ -13,10 +13,13 @@ from plumbline.clusters.profile import load_profile, profile_folders
 from plumbline.errors import ConfigError
 from plumbline.model import Code, Device, Origin
 
+IMAGE = "registry.example/x@sha256:" + "0" * 64
+RESULTS = {"claim": "results", "mount": "/mnt/results"}
 GOOD = {
     "name": "lab", "title": "Lab", "launcher": "kubernetes", "device": "gpu",
-    "accelerator": {"model": "H100-SXM5-80GB", "per_node": 8}, "fabric": {"name": "ndr"},
+    "accelerator": {"model": "H100-SXM5-80GB", "per_node": 8, "resource": "nvidia.com/gpu"}, "fabric": {"name": "ndr"},
     "nodes": {"listed": [{"name": "a", "leaf": "l1"}, {"name": "b"}]}, "storage": {"directory": "/mnt/x"},
+    "programs": "/opt/plumbline/bench", "images": {"fio": IMAGE}, "kubernetes": {"results": RESULTS},
 }  # fmt: skip
 
 
@@ -45,6 +48,18 @@ def test_every_shipped_profile_loads() -> None:
         ({"launcher": "local"}, "launcher local needs nodes.emulated"),
         ({"nodes": {"emulated": 2, "simulated": 2}}, "exactly one of"),
         ({"name": "Not A Name"}, "name"),
+        ({"kubernetes": None}, "launcher kubernetes needs the section kubernetes"),
+        ({"launcher": "local", "nodes": {"emulated": 1}}, "launcher local has no section kubernetes"),
+        ({"kubernetes": {}}, "key 'kubernetes.results' is missing"),
+        ({"kubernetes": {"results": RESULTS, "rdmaa": {}}}, "unknown key 'kubernetes.rdmaa'; did you mean 'rdma'"),
+        ({"kubernetes": {"results": {"mount": "/x"}}}, "exactly one of claim and host_path"),
+        ({"kubernetes": {"results": RESULTS, "access": {"in_cluster": True, "kubeconfig": "x"}}}, "at most one of"),
+        ({"kubernetes": {"results": RESULTS, "queue": {"kind": "kueue"}}}, "a queue of kind kueue needs a name"),
+        ({"kubernetes": {"results": RESULTS, "memory": "lots"}}, "kubernetes.memory"),
+        ({"images": {}}, "needs images"),
+        ({"images": {"fio": "registry.example/x:latest"}}, "images.fio: 'registry.example/x:latest' names no digest"),
+        ({"accelerator": {"model": "x", "per_node": 8}}, "accelerator.resource is missing"),
+        ({"programs": "docker/bench"}, "programs must be an absolute path"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, change: dict[str, object], message: str) -> None:
