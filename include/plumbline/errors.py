@@ -7,6 +7,7 @@
     ├─ OutputError       a record exists, its output is unreadable                 final → INVALID
     ├─ ValidationError   rows break the schema: carries all violations             final
     ├─ TrackingError     MLflow or the store is unreachable                        retry
+    ├─ StageLostError    the process of a stage was killed                         retry
     └─ NotificationError a message could not be sent                               retry
 
 A slow GPU is a Verdict, never an exception.
@@ -82,6 +83,10 @@ class ValidationError(PlumblineError):
 
 class TrackingError(PlumblineError):
     """MLflow or the results store is unreachable."""
+
+
+class StageLostError(PlumblineError):
+    """The process of a stage was killed, for memory most likely; the stage can be repeated."""
 
 
 class NotificationError(PlumblineError):

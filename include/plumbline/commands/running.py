@@ -12,8 +12,9 @@ from types import FrameType
 from typing import Any
 
 from plumbline import stages
+from plumbline.commands.beside import Beside
 from plumbline.configuration import project_root
-from plumbline.errors import ConfigError, ExitCode, PlumblineError, TrackingError
+from plumbline.errors import ConfigError, ExitCode, PlumblineError, StageLostError, TrackingError
 from plumbline.execution import lock
 from plumbline.suites.suite import SETTINGS, parse_settings
 from plumbline.tracking.run_directory import RunDirectory
@@ -99,12 +100,13 @@ def _run(chosen: argparse.Namespace) -> int:
     failure = _launch_all(run, progress)
     if not run.sealed:
         stages.seal(run.path)
-    progress("judging")
-    verdict = stages.judge(run.path)
-    stages.report(run.path)
-    if not chosen.no_track:
-        failure = _track_run(run, progress) or failure
-        verdict = run.read_derived("verdict.json")
+    with Beside() as beside:
+        progress("judging")
+        verdict = stages.judge(run.path)
+        beside.call(stages.report, run.path)
+        if not chosen.no_track:
+            failure = _track_run(beside, run, progress) or failure
+            verdict = run.read_derived("verdict.json")
     if chosen.json:
         print(json.dumps(verdict, indent=1, ensure_ascii=False))
     else:
@@ -127,11 +129,11 @@ def _launch_all(run: RunDirectory, progress: _Progress) -> PlumblineError | None
     return failure
 
 
-def _track_run(run: RunDirectory, progress: _Progress) -> PlumblineError | None:
+def _track_run(beside: Beside, run: RunDirectory, progress: _Progress) -> PlumblineError | None:
     progress("logging to MLflow")
     try:
-        stages.track(run.path)
-    except TrackingError as error:
+        beside.call(stages.track, run.path)
+    except (TrackingError, StageLostError) as error:
         print(f"not logged to MLflow: {error}; `plumbline track {run.run_id}` repeats it", file=sys.stderr)
         return error
     return None
