@@ -7,8 +7,15 @@ import signal
 
 import pytest
 
+from plumbline.commands import beside as module
 from plumbline.commands.beside import Beside
 from plumbline.errors import OutputError, StageLostError, ValidationError
+
+
+@pytest.fixture(autouse=True)
+def _no_early_imports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They take seconds in each test, and nothing here needs them."""
+    monkeypatch.setattr(module, "_SLOW_IMPORTS", ())
 
 
 def refuse(name: str) -> None:
