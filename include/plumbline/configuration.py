@@ -75,6 +75,8 @@ def _explain(model: type[BaseModel], item: Any) -> str:
         return f"unknown key {key!r}{near_match(str(item['loc'][-1]), known)}"
     if item["type"] == "missing":
         return f"key {key!r} is missing"
+    if isinstance(item["input"], Mapping):  # a check of several keys: the whole of them would bury what is wrong
+        return f"{key}: {item['msg']}".removeprefix(": ")
     return f"{key}: {item['msg']}, not {item['input']!r}"
 
 

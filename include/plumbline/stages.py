@@ -15,13 +15,13 @@ from typing import Any
 
 from plumbline import __version__
 from plumbline.clusters.profile import ClusterProfile, load_profile
-from plumbline.configuration import project_root
+from plumbline.configuration import parse, project_root
 from plumbline.errors import ConfigError, OutputError
 from plumbline.execution import lock
 from plumbline.execution.environment import hardware_identity, software_environment
 from plumbline.execution.launcher import launcher
 from plumbline.execution.plan import make_plan, plan_data
-from plumbline.suites.suite import Suite, load_suite
+from plumbline.suites.suite import Baseline, Suite, load_suite
 from plumbline.tracking.run_directory import RunDirectory, link_latest, misplaced, new_run_id
 
 Progress = Callable[[str], None]
@@ -47,7 +47,8 @@ def load(cluster: str, suite: str, settings: Mapping[str, Any]) -> tuple[Cluster
     if chosen.faults and profile.launcher != "simulated":
         raise ConfigError(f"--set faults: {profile.name} is a real cluster; faults are planted in simulated ones only")
     if profile.repeatability is not None:
-        baseline = chosen.baseline.model_copy(update=profile.repeatability.model_dump())
+        given = {**chosen.baseline.model_dump(), **profile.repeatability.model_dump()}
+        baseline = parse(Baseline, given, f"profile {profile.name}: repeatability")
         chosen = chosen.model_copy(update={"baseline": baseline})
     return profile, chosen
 

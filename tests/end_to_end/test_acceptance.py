@@ -11,7 +11,6 @@ from tests.end_to_end.conftest import FIO, Cluster, needs_fio
 
 @needs_fio
 def test_a_sign_off_that_was_marked_by_hand_accepts_nothing(cluster: Cluster) -> None:
-    cluster.suite["kind"] = "acceptance"
     cluster.benchmarks(("fio", FIO))
     result = cluster.measure("acceptance", skip="^sign_off$", repeats=2, note="rack 7")
     assert result.state("gate") == "success", result.verdict["reasons"]

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from plumbline.clusters.profile import PROFILES
 from plumbline.errors import ConfigError
 from plumbline.model import VerdictKind
+from plumbline.stages import load
 from plumbline.suites.suite import load_suite, parse_settings, suite_folders
 
 
@@ -37,6 +39,53 @@ def test_a_laxer_or_misspelt_gate_is_refused(tmp_path: Path, gate: str, message:
     )
     with pytest.raises(ConfigError, match=message):
         load_suite(str(path))
+
+
+GOOD = """\
+name: weak
+title: t
+kind: nightly
+gate: {coverage_gaps_allowed: true}
+baseline: {tolerance: 0.05, warn_tolerance: 0.03}
+benchmarks: [{benchmark: fio, node_counts: [1]}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("tolerance: 0.05", "tolerance: 5.0", "baseline.tolerance: .*0.8, not 5.0"),
+        ("tolerance: 0.05", "tolerance: 0.13", "baseline.tolerance: 0.13 is more than 0.12.*repeatability"),
+        ("tolerance: 0.05", "tolerance: .nan", "baseline.tolerance"),
+        ("tolerance: 0.05", "tolerance: 0.02", "warn_tolerance 0.03 above tolerance 0.02 never warns"),
+        ("tolerance: 0.05", "sigmas: 1000", "baseline.sigmas: .*8, not 1000"),
+        ("tolerance: 0.05", "sigmas: .inf", "baseline.sigmas"),
+        ("tolerance: 0.05", "min_runs: 1000", "baseline.min_runs: .*10, not 1000"),
+        ("tolerance: 0.05", "min_runs: 3, window: 2", "min_runs 3 above window 2"),
+        ("tolerance: 0.05", "window: 10000", "baseline.window: .*90"),
+        ("coverage_gaps_allowed: true", "max_age_nights: 9999", "gate.max_age_nights: .*30, not 9999"),
+        ("node_counts: [1]", "node_counts: []", "benchmarks.0.node_counts"),
+        ("gate:", "node_counts: []\ngate:", "node_counts"),
+        ("kind: nightly", "kind: acceptance", "blocks WARN and allows no coverage gaps"),
+        ("[{benchmark: fio, node_counts: [1]}]", "[]", "benchmarks"),
+    ],
+)
+def test_a_suite_that_could_see_nothing_is_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
+    path = tmp_path / "weak.yaml"
+    path.write_text(GOOD)
+    assert load_suite(str(path)).name == "weak"
+    path.write_text(GOOD.replace(old, new, 1))
+    with pytest.raises(ConfigError, match=f"weak.yaml: .*{message}"):
+        load_suite(str(path))
+
+
+def test_a_clusters_own_repeatability_has_bounds_too(tmp_path: Path) -> None:
+    text = (PROFILES / "local.yaml").read_text()
+    assert load("local", "nightly", {})[1].baseline.tolerance == 0.75
+    path = tmp_path / "local.yaml"
+    path.write_text(text.replace("tolerance: 0.75", "tolerance: 0.9", 1))
+    with pytest.raises(ConfigError, match="profile local: repeatability: tolerance"):
+        load(str(path), "nightly", {})
 
 
 def test_settings_reach_where_they_belong() -> None:

@@ -116,6 +116,13 @@ POLICIES = (
     suite("the policy leaves FAIL out", lambda d: d["gate"].update(blocks=["INVALID", "NOT_RUN", "STALE"]),
           error="must contain FAIL"),
     suite("the policy blocks nothing", lambda d: d["gate"].update(blocks=[]), error="must contain FAIL"),
+    suite("the tolerance is 500 %", lambda d: d["baseline"].update(tolerance=5.0), error="baseline.tolerance"),
+    suite("a thousand deviations are usual", lambda d: d["baseline"].update(sigmas=1000.0), error="baseline.sigmas"),
+    suite("history counts after a thousand approvals", lambda d: d["baseline"].update(min_runs=1000),
+          error="baseline.min_runs"),
+    suite("what is years old still counts", lambda d: d["gate"].update(max_age_nights=9999), error="max_age_nights"),
+    suite("no node counts are asked for", lambda d: d["benchmarks"][0].update(node_counts=[]), error="node_counts"),
+    suite("an acceptance lets warnings pass", lambda d: d.update(kind="acceptance"), error="blocks WARN"),
     suite("the suite is another one", lambda d: d.update(name="other"), error="it is a copy of"),
 )  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from plumbline.configuration import Document, find_document, load_yaml, parse, search_path
 from plumbline.errors import ConfigError, near_match
@@ -14,7 +14,12 @@ from plumbline.model import Scalar, VerdictKind
 SUITES = Path(__file__).parent
 ALWAYS_BLOCKING = (VerdictKind.FAIL, VerdictKind.INVALID, VerdictKind.NOT_RUN, VerdictKind.STALE)
 
-NodeCount = Annotated[int, Field(ge=1)]
+NodeCounts = Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(min_length=1)] | Literal["ladder"]
+"""An empty list would plan nothing, and what is not planned is not missed."""
+
+MOST_TOLERANCE = 0.12
+"""The most that a suite may let pass: with one of eight GPUs, rails or links gone an eighth is lost, and that must
+show. A cluster known to repeat itself worse says so in its own profile (`repeatability`)."""
 
 
 class Gate(Document):
@@ -23,7 +28,8 @@ class Gate(Document):
     blocks: tuple[VerdictKind, ...] = ALWAYS_BLOCKING
     coverage_gaps_allowed: bool = False
     """Nightly: NOT_RUN because busy, preempted or excluded is a coverage gap, until it is STALE."""
-    max_age_nights: Annotated[int, Field(ge=1)] = 7
+    max_age_nights: Annotated[int, Field(ge=1, le=30)] = 7
+    """What was not measured for a month is not known, whatever a suite says."""
 
     @field_validator("blocks")
     @classmethod
@@ -40,14 +46,25 @@ class Baseline(Document):
     """How a cluster's own approved history becomes a limit.
 
     The limit is the median of the newest `window` approved values, less (or plus) the larger of
-    `tolerance` × median and `sigmas` × 1.4826 × MAD; `warn_tolerance` likewise for WARN.
+    `tolerance` × median and `sigmas` × 1.4826 × MAD; `warn_tolerance` likewise for WARN. The bounds of the settings
+    keep it a limit: a fifth of the usual speed is never usual, a healthy value strays eight deviations less than once
+    in a million even among few peers (analysis/neighbours.py), and history that asks for more than ten approvals
+    first, or reaches back more than a quarter of a year, compares with nothing.
     """
 
-    min_runs: Annotated[int, Field(ge=1)] = 1
-    window: Annotated[int, Field(ge=1)] = 14
-    tolerance: Annotated[float, Field(gt=0, lt=1)] = 0.05
-    warn_tolerance: Annotated[float, Field(gt=0, lt=1)] = 0.03
-    sigmas: Annotated[float, Field(gt=0)] = 4.0
+    min_runs: Annotated[int, Field(ge=1, le=10)] = 1
+    window: Annotated[int, Field(ge=1, le=90)] = 14
+    tolerance: Annotated[float, Field(gt=0, le=0.8)] = 0.05
+    warn_tolerance: Annotated[float, Field(gt=0, le=0.8)] = 0.03
+    sigmas: Annotated[float, Field(ge=1, le=8)] = 4.0
+
+    @model_validator(mode="after")
+    def _can_warn_and_bind(self) -> Baseline:
+        if self.warn_tolerance > self.tolerance:
+            raise ValueError(f"warn_tolerance {self.warn_tolerance:g} above tolerance {self.tolerance:g} never warns")
+        if self.min_runs > self.window:
+            raise ValueError(f"min_runs {self.min_runs} above window {self.window} never makes a limit")
+        return self
 
 
 class SuiteBenchmark(Document):
@@ -55,7 +72,7 @@ class SuiteBenchmark(Document):
 
     benchmark: str
     params: dict[str, Scalar] = {}
-    node_counts: tuple[NodeCount, ...] | Literal["ladder"] | None = None
+    node_counts: NodeCounts | None = None
     repeats: Annotated[int, Field(ge=1, le=50)] | None = None
 
 
@@ -66,7 +83,7 @@ class Suite(Document):
     title: str
     kind: Literal["nightly", "acceptance"]
     gate: Gate
-    node_counts: tuple[NodeCount, ...] | Literal["ladder"] = "ladder"
+    node_counts: NodeCounts = "ladder"
     """'ladder' is 1, 2, 4 … and the whole inventory."""
     repeats: Annotated[int, Field(ge=1, le=50)] = 1
     retries: Annotated[int, Field(ge=0, le=5)] = 1
@@ -80,6 +97,13 @@ class Suite(Document):
     faults: str | None = None
     """Simulated clusters only: a file of planted faults."""
 
+    @model_validator(mode="after")
+    def _acceptance_is_strict(self) -> Suite:
+        lax = VerdictKind.WARN not in self.gate.blocks or self.gate.coverage_gaps_allowed
+        if self.kind == "acceptance" and lax:
+            raise ValueError("the gate of an acceptance blocks WARN and allows no coverage gaps")
+        return self
+
 
 def suite_folders() -> list[Path]:
     """Give the folders that suites are looked for in: PLUMBLINE_SUITES, then the shipped ones."""
@@ -90,6 +114,12 @@ def load_suite(name: str, settings: dict[str, Any] | None = None) -> Suite:
     """Read a suite by name or path and apply `--set` settings. Raises ConfigError."""
     path = find_document("suite", name, suite_folders())
     suite = parse(Suite, load_yaml(path), str(path))
+    for key in ("tolerance", "warn_tolerance"):
+        if (given := getattr(suite.baseline, key)) > MOST_TOLERANCE:
+            raise ConfigError(
+                f"{path}: baseline.{key}: {given:g} is more than {MOST_TOLERANCE:g}, and one of eight GPUs or rails gone "
+                "is 0.125; where a cluster repeats itself worse than that, its profile says so under `repeatability`"
+            )
     for key, value in (settings or {}).items():
         suite = _apply(suite, key, value)
     return suite
