@@ -267,12 +267,17 @@ def _suite_blocks(run: RunDirectory) -> set[str]:
     return {kind.value for kind in run.suite().gate.blocks}
 
 
+def default_results() -> Path:
+    """Give where runs are looked for when no cluster is named: PLUMBLINE_RESULTS, else results/ of the project."""
+    return Path(os.environ.get("PLUMBLINE_RESULTS", project_root() / "results"))
+
+
 def find_run(text: str) -> RunDirectory:
     """Open a run by path, by run id below results/, or 'latest'. Raises ConfigError."""
     path = Path(text)
     if path.is_dir():
         return RunDirectory.open(path)
-    results = Path(os.environ.get("PLUMBLINE_RESULTS", project_root() / "results"))
+    results = default_results()
     if text == "latest" and (results / "latest").is_dir():
         return RunDirectory.open(results / "latest")
     found = [p for p in results.glob(f"*/*/{text}") if p.is_dir()]

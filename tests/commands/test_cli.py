@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from tests.run_builder import build_run
+from tests.run_builder import Scenario, build_run
 
 from plumbline import readers, stages
 from plumbline.cli import build_parser, main
@@ -130,6 +130,32 @@ def test_every_reader_is_listed_with_what_it_gives(capsys: pytest.CaptureFixture
 def test_lists_are_printed_both_ways(results: Path, capsys: pytest.CaptureFixture[str], what: str) -> None:
     assert run(capsys, "list", what)[0] == ExitCode.OK
     assert isinstance(json.loads(run(capsys, "list", what, "--json")[1]), list)
+
+
+def test_runs_are_listed_where_the_results_are_with_the_word_of_their_judge(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def listed() -> dict[str, tuple[str, str]]:
+        return {
+            row["run"]: (row["verdict"], row["gate"]) for row in json.loads(run(capsys, "list", "runs", "--json")[1])
+        }
+
+    assert listed() == {}
+    good, edited, begun, bare = (build_run(results, seed=n, when=Scenario().when + timedelta(days=n)) for n in range(4))
+    path = edited.derived / "verdict.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "verdict": "WAIVED"}))
+    (begun.evidence / "manifest.json").unlink()
+    shutil.rmtree(bare.derived)
+    copy = results / "other" / "nightly" / good.run_id
+    shutil.copytree(good.path, copy)
+    found = listed()
+    assert found[edited.run_id] == ("derived/verdict.json was changed after judging", "closed")
+    assert found[begun.run_id] == ("unfinished", "closed")
+    assert found[bare.run_id] == ("not judged", "closed")
+    assert found[good.run_id][1] == "closed"  # the copy is listed last
+    assert "it is a copy of" in found[good.run_id][0]
+    shutil.rmtree(copy)
+    assert listed()[good.run_id] == ("PASS", "open")
 
 
 def test_the_plan_names_launches_and_what_is_not_measured(capsys: pytest.CaptureFixture[str]) -> None:

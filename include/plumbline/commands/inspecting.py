@@ -18,7 +18,8 @@ from plumbline.errors import ConfigError, ExitCode, OutputError, near_match
 from plumbline.model import Scalar, to_plain
 from plumbline.readers.reading import Completeness, Fact, Item, Reading, Status
 from plumbline.suites.suite import load_suite, suite_folders
-from plumbline.tracking.run_directory import RUN_ID, RunDirectory, find_runs, run_time
+from plumbline.tracking.judged_run import VERDICT, why_untrusted
+from plumbline.tracking.run_directory import RUN_ID, RunDirectory, find_runs, misplaced, run_time
 
 Commands = argparse._SubParsersAction  # the type has no public name
 
@@ -206,18 +207,26 @@ def _list_suites() -> list[dict[str, Any]]:
 
 
 def _list_runs() -> list[dict[str, Any]]:
-    from plumbline.configuration import project_root  # noqa: PLC0415
+    paths = sorted(path for path in stages.default_results().glob("*/*/*") if RUN_ID.match(path.name))
+    return [
+        {"run": path.name, "cluster": path.parts[-3], "suite": path.parts[-2], **_word(RunDirectory(path))}
+        for path in paths
+    ]
 
-    rows = []
-    for path in sorted((project_root() / "results").glob("*/*/*")):
-        if RUN_ID.match(path.name):
-            run = RunDirectory(path)
-            try:
-                verdict = run.read_derived("verdict.json")["verdict"]
-            except OutputError:
-                verdict = "not judged" if run.sealed else "unfinished"
-            rows.append({"run": path.name, "cluster": path.parts[-3], "suite": path.parts[-2], "verdict": verdict})
-    return rows
+
+def _word(run: RunDirectory) -> dict[str, str]:
+    """Give verdict and gate of a run; a verdict that is not what the judge wrote here is none, and says why.
+
+    Raw evidence is not read again, which may be many gigabytes a run: `plumbline verify` does that.
+    """
+    if not run.sealed:
+        return {"verdict": "unfinished", "gate": "closed"}
+    try:
+        data = run.read_derived(VERDICT)
+        reason = why_untrusted(run, VERDICT) or misplaced(run, data)
+        return {"verdict": reason or str(data["verdict"]), "gate": "closed" if reason else str(data["gate"])}
+    except (OutputError, KeyError, TypeError):
+        return {"verdict": "not judged", "gate": "closed"}
 
 
 def _names(folders: Iterable[Path]) -> list[str]:

@@ -117,8 +117,8 @@ def load_suite(name: str, settings: dict[str, Any] | None = None) -> Suite:
     for key in ("tolerance", "warn_tolerance"):
         if (given := getattr(suite.baseline, key)) > MOST_TOLERANCE:
             raise ConfigError(
-                f"{path}: baseline.{key}: {given:g} is more than {MOST_TOLERANCE:g}, and one of eight GPUs or rails gone "
-                "is 0.125; where a cluster repeats itself worse than that, its profile says so under `repeatability`"
+                f"{path}: baseline.{key}: {given:g} is more than {MOST_TOLERANCE:g}, and one of eight GPUs or rails "
+                "gone is 0.125; a cluster that repeats itself worse says so in its profile, under `repeatability`"
             )
     for key, value in (settings or {}).items():
         suite = _apply(suite, key, value)
