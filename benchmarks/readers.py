@@ -11,7 +11,7 @@ from benchmarks.child import Cost, answer, in_child
 from benchmarks.section import Options, Row, Section
 from benchmarks.streams import CASES, Stream
 from plumbline.errors import OutputError
-from plumbline.readers import Completeness, Source, reader
+from plumbline.readers import Completeness, Item, Source, reader
 
 METHOD = """\
 Each figure comes from a fresh process that reads a stream made in memory, so that no disk takes part: *noise* is what
@@ -42,15 +42,15 @@ def read_case(name: str, kind: str, length: int) -> dict[str, Any]:
 
     stream = cast(BinaryIO, Stream(timed(CASES[name, kind].pieces(length)), length))
     module, items, status = reader(name), 0, None
+    item: Item | None = None
     start = time.process_time()
     try:
-        for item in module.read(Source(stream, f"{name} {kind}"), {}):
-            items += 1
-            if isinstance(item, Completeness):
-                status = item.status.value
+        for items, item in enumerate(module.read(Source(stream, f"{name} {kind}"), {}), 1):  # noqa: B007 - the last
+            pass
     except OutputError as error:
         status = f"refused: {error}"
     cpu = time.process_time() - start - making
+    status = item.status.value if isinstance(item, Completeness) else status
     return {"bytes": given, "cpu_s": cpu, "items": items, "status": status, "mb_per_s": given / 1e6 / cpu,
             "keeps": CASES[name, kind].keeps}  # fmt: skip
 

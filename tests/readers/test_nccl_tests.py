@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.readers import nccl_text as text
 
 from plumbline.errors import ConfigError, OutputError
-from plumbline.readers import Completeness, Fact, Reading, Source, Status, read, reader
+from plumbline.readers import Completeness, Fact, Reading, Source, Status, _nccl_run, read, reader
 from plumbline.units import UNITS
 
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "reduce", "sendrecv")
@@ -636,6 +636,39 @@ def test_line_lost_duplicated_or_swapped():
         at = chance.choice(table)
         assert parse("".join(lines[:at] + lines[at + 1 :]))[2].status is Status.INCOMPLETE
         assert parse("".join([*lines[:at], lines[at], *lines[at:]]))[2].status is Status.INCOMPLETE
+
+
+ROWS = [
+    *(text.row("2022", "all_reduce", size, 8) for size in (1024, 2048, 4096, 4096)),
+    *(text.row("2022", "all_reduce", 8192, 8, dtype, wrong) for dtype in ("float", "half") for wrong in (0, 3, "N/A")),
+    NCCL + "x\n", "\n", "# a remark\n", "   12345", "...\n", text.row("2022", "all_reduce", 64, 8)[:70] + "\n",
+    text.row("2022", "all_reduce", 64, 8).replace("     ", " \t"), "0: " + text.row("2022", "all_reduce", 64, 8),
+    text.header("2022", "all_reduce"), text.footer("2022", 1.5), text.banner("2022", 8, 8, 64, "all_gather"),
+]  # fmt: skip
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.sampled_from(ROWS * 2 + ROWS[:4] * 4), max_size=60), st.integers(0, 9))
+def test_rows_that_are_taken_many_at_once_are_read_as_one_by_one(monkeypatch, lines, cut):
+    whole = text.banner("2022", 8, 1024, 4096, "all_reduce") + text.header("2022", "all_reduce") + "".join(lines)
+    whole = whole[: len(whole) - cut]
+    monkeypatch.setattr(_nccl_run, "_HELD_ROWS", 3)
+    monkeypatch.setattr(_nccl_run, "_ROWS_AT_ONCE", 1)
+    at_once = parse(whole)
+    monkeypatch.setattr(_nccl_run.Run, "streams", False)
+    assert parse(whole) == at_once
+    monkeypatch.undo()
+
+
+def test_a_long_sweep_keeps_every_row():
+    head = text.banner("2022", 8, 1024, 1024 * 6000, "all_reduce") + text.header("2022", "all_reduce")
+    rows = [text.row("2022", "all_reduce", 1024 * (i + 1), 8) for i in range(6000)]
+    readings, facts, _ = parse(head + "".join(rows))
+    assert facts["rows"] == 6000
+    assert facts["max_size"] == 1024 * 6000
+    by_size = [r.params["message_bytes"] for r in readings if r.indicator == "time" and r.params["in_place"]]
+    assert by_size == [1024 * (i + 1) for i in range(6000)]
+    assert len(readings) == 8 * 6000
 
 
 PIECES = st.sampled_from(

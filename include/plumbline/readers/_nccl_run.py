@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from plumbline.readers._nccl_table import UNITS, Columns, Layout, Row, announced_rows
+from plumbline.readers._nccl_rows import Plan, block_readings, row_readings
+from plumbline.readers._nccl_table import Block, Layout, Row, announced_rows
 from plumbline.readers.reading import Reading, Status
 
 _HELD_ROWS = 5000
@@ -14,42 +15,35 @@ _HELD_ROWS = 5000
 _ROWS_AT_ONCE = 200
 _PRINTED = 0.011
 """Two tellings of one run differ at most by the rounding to two decimals."""
-_CHECKS = ("wrong", "rounding_error")
 _RATIO_GBPS = 1.0
 """From here on the printed bandwidths have three digits, enough to tell operations by bus ÷ algorithm bandwidth."""
 _RATIO_TOLERANCE = 0.02
 
-# A Reading is built through its slots, in a third of the time that its __init__ takes: tables have millions of cells.
-_new = object.__new__
-_slots: Any = Reading
-_set_indicator, _set_value = _slots.indicator.__set__, _slots.value.__set__
-_set_unit, _set_params = _slots.unit.__set__, _slots.params.__set__
-
-
 SEVERITY = (Status.COMPLETE, Status.UNKNOWN, Status.INCOMPLETE, Status.NOT_STARTED, Status.ABORTED, Status.FAILED)
-
-
-class _Plan:
-    """Where in a row's values is what, for one arrangement of columns."""
-
-    def __init__(self, groups: tuple[tuple[bool, Columns], ...]) -> None:
-        self.groups = groups
-        names = [(place, name) for place, group in groups for name in group]
-        self.bandwidths = [at for at, (_, name) in enumerate(names) if name == "bus_bandwidth"]
-        self.checks = [(at, place, name == "wrong") for at, (place, name) in enumerate(names) if name in _CHECKS]
-        self.columns: list[tuple[bool, list[tuple[int, str, str]]]] = []
-        at = 0
-        for place, group in groups:
-            columns = [(at + i, name, UNITS[name]) for i, name in enumerate(group) if name in UNITS]
-            self.columns.append((place, columns))
-            at += len(group)
 
 
 @dataclass(slots=True)
 class _Sweep:
+    """The sizes of the rows that agree in type, reduction and root."""
+
     rows: int = 0
     size: int = -1
+    twice: int = 0
+    """Rows of the same size as the row before: a sweep by a factor has none."""
     seen: dict[int, int] = field(default_factory=dict)
+
+    def see(self, size: int) -> int:
+        """Take over a row, and say how often its size came before.
+
+        It comes again with -N, and where sizes round to the same one (-b 1 gives size 0 twice).
+        """
+        self.rows += 1
+        self.twice += size == self.size and size > 0
+        self.size = size
+        repeat = self.seen.get(size, 0)
+        if repeat or len(self.seen) < _HELD_ROWS:
+            self.seen[size] = repeat + 1
+        return repeat
 
 
 @dataclass(slots=True, kw_only=True)
@@ -74,8 +68,6 @@ class Run:
     torn: str | None = None
     cut: str | None = None
     """Why the output is known to stop early."""
-    twice: int = 0
-    """Rows of the same size as the row before: a sweep by a factor has none."""
     elided: bool = False
     out_of_bounds: int | None = None
     oob_status: str | None = None
@@ -94,7 +86,7 @@ class Run:
     dtypes: dict[str, None] = field(default_factory=dict)
     operators: dict[str, None] = field(default_factory=dict)
     extra: dict[str, Any] = field(default_factory=dict)
-    _plan: _Plan | None = None
+    _plan: Plan | None = None
     _bandwidth_sum: float = 0.0
     _bandwidth_count: int = 0
     _held: list[tuple[Row, int]] = field(default_factory=list)
@@ -124,52 +116,86 @@ class Run:
 
     def add(self, row: Row) -> bool:
         """Take over one row. True when rows wait to be handed out."""
-        sweep = self._sweeps.get((row.dtype, row.redop, row.root))
-        if sweep is None:
-            sweep = self._sweeps[row.dtype, row.redop, row.root] = _Sweep()
-            self.dtypes[row.dtype] = None
-            self.operators[row.operator] = None
-        sweep.rows += 1
-        self.twice += row.size == sweep.size and row.size > 0
-        sweep.size = row.size
-        # The same coordinates come again with -N, and for sizes that round to the same one (-b 1 gives size 0 twice).
-        repeat = sweep.seen.get(row.size, 0)
-        if repeat or len(sweep.seen) < _HELD_ROWS:
-            sweep.seen[row.size] = repeat + 1
-        self.rows += 1
-        if self.smallest is None or row.size < self.smallest:
-            self.smallest = row.size
-        if self.largest is None or row.size >= self.largest.size:
-            self.largest = row
-        self._count_cells(row)
-        self._held.append((row, repeat))
-        return len(self._held) >= (_HELD_ROWS if self.rows <= _HELD_ROWS else _ROWS_AT_ONCE)
-
-    def _count_cells(self, row: Row) -> None:
+        size, values, wrong = row.size, row.values, row.flagged
+        repeat = self._sweep_of(row).see(size)
+        self._see_sizes(row, size, 1)
         plan = self._plan_of(row)
-        values, wrong = row.values, row.flagged
         for at in plan.bandwidths:
             value = values[at]
             if value is not None:
                 self._bandwidth_sum += value
                 self._bandwidth_count += 1
                 if self.best is None or value > self.best[0]:
-                    self.best = (value, row.size)
+                    self.best = (value, size)
         for at, in_place, counts in plan.checks:
             value = values[at]
             if value is None:
                 self.not_checked += 1
                 self.unchecked_out_of_place += not in_place
-            elif self.worst_error is None or value > self.worst_error:
+            elif value:
+                wrong = wrong or counts
+                self.worst_error = max(value, self.worst_error or 0.0)
+            elif self.worst_error is None:
                 self.worst_error = value
-            wrong = wrong or bool(counts and value)
         if wrong:
             self.wrong_rows += 1
-            self.first_wrong = self.first_wrong or f"size {row.size}"
+            self.first_wrong = self.first_wrong or f"size {size}"
+        self._held.append((row, repeat))
+        return len(self._held) >= (_HELD_ROWS if self.rows <= _HELD_ROWS else _ROWS_AT_ONCE)
 
-    def _plan_of(self, row: Row) -> _Plan:
+    @property
+    def streams(self) -> bool:
+        """Whether so many rows were read that the next ones need not wait."""
+        return self.rows >= _HELD_ROWS and not self._held
+
+    def add_block(self, block: Block, with_run: bool) -> list[Reading]:
+        """Take over rows all at once, and give their readings: what `add` and `hand_out` do one by one."""
+        plan, sizes = self._plan_of(block.first), block.sizes
+        checks = [(block.values[at], in_place) for at, in_place, _ in plan.checks]
+        if any(any(column) for column, _ in checks):  # wrong results are told row by row
+            for at in range(len(sizes)):
+                self.add(block.row(at))
+            return self.hand_out(with_run)
+        sweep = self._sweep_of(block.first)
+        repeats = [sweep.see(size) for size in sizes]
+        largest = len(sizes) - 1 - sizes[::-1].index(max(sizes))
+        self._see_sizes(block.row(largest), min(sizes), len(sizes))
+        self._see_bandwidths(sizes, list(zip(*(block.values[at] for at in plan.bandwidths), strict=True)))
+        for column, in_place in checks:
+            unchecked = column.count(None)
+            self.not_checked += unchecked
+            self.unchecked_out_of_place += 0 if in_place else unchecked
+            if self.worst_error is None and unchecked < len(column):
+                self.worst_error = 0.0
+        return block_readings(block, repeats, plan, self._common(with_run))
+
+    def _sweep_of(self, row: Row) -> _Sweep:
+        key = (row.dtype, row.redop, row.root)
+        sweep = self._sweeps.get(key)
+        if sweep is None:
+            sweep = self._sweeps[key] = _Sweep()
+            self.dtypes[row.dtype] = None
+            self.operators[row.operator] = None
+        return sweep
+
+    def _see_sizes(self, largest: Row, smallest: int, rows: int) -> None:
+        self.rows += rows
+        if self.smallest is None or smallest < self.smallest:
+            self.smallest = smallest
+        if self.largest is None or largest.size >= self.largest.size:
+            self.largest = largest
+
+    def _see_bandwidths(self, sizes: list[int], rows: list[tuple[float | None, ...]]) -> None:
+        seen = [value for row in rows for value in row if value is not None]
+        self._bandwidth_sum = sum(seen, self._bandwidth_sum)
+        self._bandwidth_count += len(seen)
+        most = max(seen, default=None)
+        if most is not None and (self.best is None or most > self.best[0]):
+            self.best = (most, next(size for size, row in zip(sizes, rows, strict=True) if most in row))
+
+    def _plan_of(self, row: Row) -> Plan:
         if self._plan is None or self._plan.groups is not row.groups:
-            self._plan = _Plan(row.groups)
+            self._plan = Plan(row.groups)
         return self._plan
 
     def is_twin(self, other: Run) -> bool:
@@ -196,34 +222,12 @@ class Run:
 
     def hand_out(self, with_run: bool) -> list[Reading]:
         """Give the readings of the rows that wait. `with_run` puts the run's number into their coordinates."""
-        common: dict[str, Any] = {"operation": name} if (name := self.name()) else {}
-        if with_run:
-            common["run"] = self.index
         held, self._held = self._held, []
-        due: list[Reading] = []
-        for row, repeat in held:
-            base = {**common, "message_bytes": row.size, "dtype": row.dtype}
-            if row.elements is not None:
-                base["count"] = row.elements
-            if row.redop is not None:
-                base["redop"] = row.redop
-            if row.root is not None:
-                base["root"] = row.root
-            if repeat:
-                base["repeat"] = repeat
-            values = row.values
-            for in_place, columns in self._plan_of(row).columns:
-                params = {**base, "in_place": in_place}
-                for at, column, unit in columns:
-                    value = values[at]
-                    if value is not None:
-                        item = _new(Reading)
-                        _set_indicator(item, column)
-                        _set_value(item, value)
-                        _set_unit(item, unit)
-                        _set_params(item, params)
-                        due.append(item)
-        return due
+        return row_readings([(row, repeat, self._plan_of(row)) for row, repeat in held], self._common(with_run))
+
+    def _common(self, with_run: bool) -> dict[str, Any]:
+        common: dict[str, Any] = {"operation": name} if (name := self.name()) else {}
+        return common | ({"run": self.index} if with_run else {})
 
     def name(self) -> str | None:
         """Give the operation: as the output names it, else as the columns and bandwidths prove it, else None."""
@@ -261,8 +265,9 @@ class Run:
             yield f"a row is damaged or cut: {self.torn}"
         if self.cut is not None:
             yield self.cut
-        if self.twice and self.settings.get("by_factor", True):
-            yield f"{self.twice} rows are there twice, one after the other"
+        twice = sum(sweep.twice for sweep in self._sweeps.values())
+        if twice and self.settings.get("by_factor", True):
+            yield f"{twice} rows are there twice, one after the other"
         if self.average_seen and self.average is None and self.rows:
             yield "the average bus bandwidth is not a number"
         if self.elided:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 from plumbline.errors import OutputError
 from plumbline.readers import _nccl_log as log
 from plumbline.readers._nccl_reports import Reports
 from plumbline.readers._nccl_run import Run
-from plumbline.readers._nccl_table import Layout, Row, is_header, placements, starts_like_row
+from plumbline.readers._nccl_table import Block, Layout, Row, is_header, placements, starts_like_row
 from plumbline.readers.framing import peel
 from plumbline.readers.reading import Reading
 
 _MOST_RUNS = 10_000
 _MOST_FAULTS = 20
+_MOST_AT_ONCE = 64
 _OUT_OF_BOUNDS = re.compile(r"Out of bounds values\s*:\s*(\d{1,18})\s+(OK|FAILED)")
 _AVERAGE = re.compile(r"Avg bus bandwidth\s*:\s*(-?nan|-?inf|\d{1,18}(?:\.\d{1,18})?(?:e[+-]\d\d)?)(?:\s+(OK|FAILED))?")
 _PROGRAM_LINE = re.compile(r"# (plumbline [a-z_]{1,40}: .{1,200})")
@@ -34,6 +36,8 @@ class Scan:
     def __init__(self) -> None:
         """Start at the first line."""
         self._all: list[Run] = []
+        self._reported: list[Run] = []
+        """Those of them that reports in JSON or CSV tell."""
         self.chatter = log.Chatter()
         self.faults: list[tuple[str, str]] = []
         self.program: str | None = None
@@ -41,6 +45,7 @@ class Scan:
         self._places: dict[str, tuple[bool, ...]] = {}
         self._fragments: dict[int, str] = {}
         self._in_table = 0
+        self._at_once = 2
         self._plain: Run | None = None
         """The one run whose table is open, when its lines carry no prefix: rows are then known by their first byte."""
         self._lines = 0
@@ -67,16 +72,38 @@ class Scan:
 
     # -- lines ---------------------------------------------------------------------------------------------------
 
+    def feed_all(self, lines: list[str], whole: bool) -> Iterator[Iterable[Reading]]:
+        """Take over lines; `whole` says that they had their line ends. Gives the readings as they are due."""
+        at = 0
+        while at < len(lines):
+            line, run = lines[at], self._plain
+            if line[:1] == " " and run is not None and run.layout and whole and not self._fragments:
+                if run.streams and (block := self._block(run.layout, lines, at)):
+                    yield run.add_block(block, with_run=run.index > 0)
+                    at += len(block.sizes)
+                    continue
+                row = run.layout.row(line)
+                if row is not None:
+                    yield self.add_row(run, row)
+                    at += 1
+                    continue
+            at += 1
+            if due := self.feed(line, whole):
+                yield due
+
+    def _block(self, layout: Layout, lines: list[str], at: int) -> Block | None:
+        """Read rows that follow each other; how many at once grows while there are, and shrinks where there aren't."""
+        block = layout.block(lines[at : at + self._at_once])
+        whole = block is not None and len(block.sizes) == self._at_once
+        self._at_once = min(4 * self._at_once, _MOST_AT_ONCE) if whole else max(2, self._at_once // 4)
+        return block
+
     def feed(self, line: str, whole: bool = True) -> Iterable[Reading]:
         """Take over one line; `whole` says that it had its line end. Gives the readings that are due.
 
         Cheap tests come first: of most logs, hardly a line has something to say.
         """
         first = line[:1]
-        if first == " " and self._plain is not None and whole and not self._fragments:
-            row = self._plain.layout.row(line) if self._plain.layout else None
-            if row is not None:
-                return self.add_row(self._plain, row)
         if " NCCL " in line and (" NCCL INFO" in line or " NCCL WARN" in line):
             if self._in_table and whole and (self._plain is None or first == " "):
                 self._glued(line)
@@ -181,7 +208,9 @@ class Scan:
         self._all.append(run)
         if run.index == 1:
             due = self._all[0].hand_out(with_run=True)
-        if origin is not None:
+        if origin is None:
+            self._reported.append(run)
+        else:
             if (last := self._open.get(origin)) is not None:
                 self._in_table -= last.begun and not last.ended
                 self._plain = None
@@ -275,7 +304,7 @@ class Scan:
         if run.ended and not ended:
             self._in_table -= run.begun
             self._plain = None
-            run.duplicate = any(other.layout is None and other.is_twin(run) for other in self._all)
+            run.duplicate = any(report.is_twin(run) for report in self._reported)
             if run.index:
                 return [*due, *self._close(run)]
         return due
@@ -284,7 +313,7 @@ class Scan:
         """Give what is left of a run's readings: its rows that wait, and once its average."""
         if run.duplicate:
             return []
-        with_run = len(self.runs) > 1
+        with_run = len(list(islice((run for run in self._all if not run.duplicate), 2))) > 1
         due = run.hand_out(with_run)
         if run.average is not None and run.index not in self._averaged:
             self._averaged.add(run.index)

@@ -8,6 +8,8 @@ for each placement follows, out-of-place first where both are there.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 _NAMES = {
@@ -69,6 +71,23 @@ class Row(NamedTuple):
     groups: tuple[tuple[bool, Columns], ...]
     values: tuple[float | None, ...]
     flagged: bool = False
+
+
+class Block(NamedTuple):
+    """Rows of one table that follow each other and are alike but for size, elements and values. `values` by column."""
+
+    sizes: list[int]
+    elements: list[int]
+    first: Row
+    values: Sequence[Sequence[float | None]]
+
+    def row(self, at: int) -> Row:
+        """Give one of the rows."""
+        values = tuple(column[at] for column in self.values)
+        return self.first._replace(size=self.sizes[at], elements=self.elements[at], values=values)
+
+
+_row = tuple.__new__  # what the class's own __new__ comes down to, which costs twice as much
 
 
 def is_header(text: str) -> bool:
@@ -143,19 +162,33 @@ class Layout:
                 return None  # the cells stand under the first placement: the rest of the row was never printed
             groups = groups[-1:]
         size, count, dtype, redop, root, *cells = match.groups()
-        return Row(
-            int(size),
-            int(count),
-            dtype,
-            redop if redop and redop != "none" else None,
-            int(root) if root and root != "-1" else None,
-            f"{redop} {root}" if redop and root else redop or root or "",
-            groups,
-            tuple([None if cell[0] == "N" else float(cell) for cell in cells])
-            if self._plain
-            else self._converted(groups, cells),
-            not self._plain and any(cell[-1] == "*" for cell in cells),
-        )
+        values: tuple[float | None, ...]
+        if not self._plain:
+            values = self._converted(groups, cells)
+        elif "N/A" in cells:
+            values = tuple([None if cell == "N/A" else float(cell) for cell in cells])
+        else:
+            values = tuple(map(float, cells))
+        flagged = not self._plain and any(cell[-1] == "*" for cell in cells)
+        return _row(Row, (int(size), int(count), dtype, *_operator(redop, root), groups, values, flagged))
+
+    def block(self, lines: list[str]) -> Block | None:
+        """Read the first of the lines that are whole rows and alike, None where that are less than two."""
+        if not self._plain or max(map(len, lines)) > _LONGEST_LINE:
+            return None
+        matches = list(map(self._row.fullmatch, lines))
+        if None in matches:
+            del matches[matches.index(None) :]
+        columns = list(zip(*[match.groups() for match in matches if match], strict=True))
+        alike = min((_alike(column) for column in columns[2:_FIRST_CELL]), default=0)
+        first = self.row(lines[0]) if alike > 1 else None
+        if first is None:
+            return None
+        values: list[Sequence[float | None]] = [
+            [None if cell == "N/A" else float(cell) for cell in column] if "N/A" in column else list(map(float, column))
+            for column in (column[:alike] for column in columns[_FIRST_CELL:])
+        ]
+        return Block(list(map(int, columns[0][:alike])), list(map(int, columns[1][:alike])), first, values)
 
     def _converted(self, groups: tuple[tuple[bool, Columns], ...], cells: list[str]) -> tuple[float | None, ...]:
         names = [name for _, names in groups for name in names]
@@ -171,6 +204,23 @@ class Layout:
     def at_edge(self, text: str) -> bool:
         """Say whether a fragment of a row ends where a group of columns ends: where the tool pauses in a row."""
         return len(text) in self.edges
+
+
+def _alike(column: Sequence[str | None]) -> int:
+    """Give how many cells at a column's start are equal."""
+    if column.count(column[0]) == len(column):
+        return len(column)
+    return next(at for at, cell in enumerate(column) if cell != column[0])
+
+
+@lru_cache(maxsize=256)
+def _operator(redop: str | None, root: str | None) -> tuple[str | None, int | None, str]:
+    """Give what stands between type and time as a Row has it: redop, root, operator."""
+    return (
+        redop if redop and redop != "none" else None,
+        int(root) if root and root != "-1" else None,
+        f"{redop} {root}" if redop and root else redop or root or "",
+    )
 
 
 def announced_rows(least: int, most: int, step: int, by_factor: bool) -> int | None:

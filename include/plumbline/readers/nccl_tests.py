@@ -99,23 +99,14 @@ def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
     """Give readings run by run, then the facts, then what is missing. Raises OutputError when it is another format."""
     wanted_sizes(expect)
     scan = Scan()
-    held: str | None = None
     first = ""
-    for line in source.lines():
-        if held is not None:
-            if items := scan.feed(held):
-                yield from items
-            first = first or held[:200]
-        held = line
-    if held is not None:
-        yield from scan.feed(held, whole=source.ends_whole)
+    for lines in source.line_blocks():
+        for due in scan.feed_all(lines, source.ends_whole):
+            yield from due
+        first = first or next((line[:200] for line in lines if line), "")
     yield from scan.finish()
     if not scan.runs and not scan.chatter.programs:
-        raise OutputError(
-            "no banner, table or report of nccl-tests",
-            source=source.name,
-            excerpt=first or held or "",
-        )
+        raise OutputError("no banner, table or report of nccl-tests", source=source.name, excerpt=first)
     for name, value in _facts(scan).items():
         yield Fact(name, value)
     yield _completeness(scan, expect)
