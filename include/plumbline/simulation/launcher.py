@@ -169,13 +169,13 @@ def _record(
         "device": spec.device.value,
         "hardware": night.hardware(spec.nodes[0]) if single else {"simulated": True},
         "environment": {"simulated": True, "driver": night.driver(first)} if single else {"simulated": True},
-        "snapshots": {} if outcome is Outcome.INFRASTRUCTURE else _snapshots(night, spec.nodes),
+        "snapshots": {} if outcome is Outcome.INFRASTRUCTURE else snapshots(night, spec.nodes),
         "raw_dir": f"raw/{spec.launch_id}.a1",
         "raw_files": raw_files,
     }
 
 
-def _snapshots(night: Night, nodes: Sequence[str]) -> dict[str, Any]:
+def snapshots(night: Night, nodes: Sequence[str]) -> dict[str, Any]:
     """Give which GPUs every node has before the launch, and what nvidia-smi tells of them after it."""
     gpus = [gpu for name in nodes for gpu in _gpus(night, night.node(name), several=len(nodes) > 1)]
     before = [{key: gpu[key] for key in ("node", "index", "uuid") if key in gpu} for gpu in gpus]

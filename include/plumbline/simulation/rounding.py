@@ -21,9 +21,10 @@ def printed(values: NDArray[Any], decimals: int) -> NDArray[Any]:
     import numpy as np
 
     scale = 10.0**decimals
-    scaled = np.asarray(values, float) * scale
-    found = np.rint(scaled) / scale
-    near = np.abs(scaled - np.floor(scaled) - 0.5) < _NEAR_TIE
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = np.asarray(values, float) * scale
+        found = np.rint(scaled) / scale
+        near = np.abs(scaled - np.floor(scaled) - 0.5) < _NEAR_TIE
     unsure = near | ~(np.abs(scaled) < _MOST)
     if unsure.any():
         found[unsure] = [float(f"{value:.{decimals}f}") for value in np.asarray(values, float)[unsure].tolist()]
