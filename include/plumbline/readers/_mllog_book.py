@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from plumbline.readers._mllog_lines import Damaged, Record
 from plumbline.readers._mllog_run import Run
 from plumbline.readers.reading import Reading, Status
@@ -65,17 +63,19 @@ class Book:
         self._current: Run | None = None
         self._copying = False
 
-    def take(self, record: Record) -> Iterator[tuple[int, Reading]]:
+    def take(self, record: Record) -> list[tuple[int, Reading]]:
         """Add a record: its readings, each with the number of its run."""
         run = self._choose(record)
         if not self._copying:
-            for reading in run.take(record):
-                yield len(self.runs) if run.number is None else run.number, reading
-        elif record.key == "run_stop":
+            readings = run.take(record)
+            number = len(self.runs) if run.number is None else run.number
+            return [(number, reading) for reading in readings]
+        if record.key == "run_stop":
             run.stop(record)
         else:
             run.duplicates += 1
             run.starts += record.key == "run_start"
+        return []
 
     def lose(self, damaged: Damaged) -> None:
         """Add a record that can't be read."""

@@ -10,8 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from plumbline.readers.framing import peel
 from plumbline.readers.source import Source, strip_ansi
@@ -32,8 +31,7 @@ class _RepeatedKeyError(ValueError):
     """A JSON object names one key twice: nobody can say which value is meant."""
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """One MLLOG record. `origin` is the rank as the line's prefix tells it, '' where it tells none."""
 
     key: str
@@ -44,8 +42,7 @@ class Record:
     origin: str
 
 
-@dataclass(frozen=True, slots=True)
-class Damaged:
+class Damaged(NamedTuple):
     """A record that can't be read. `key` is what it seems to be about, None when even that is lost."""
 
     key: str | None
@@ -85,10 +82,12 @@ class Lines:
 
     def _records(self, line: bytes) -> Iterator[Record | Damaged]:
         text = line.decode("utf-8", "replace")
-        self._count_prefix(text[: text.find(_MARK)])
-        text = strip_ansi(text)
         position = text.find(_MARK)
-        origin = _origin(text[: max(position, 0)])
+        self._count_prefix(text[:position])
+        if "\x1b" in text:
+            text = strip_ansi(text)
+            position = text.find(_MARK)
+        origin = _origin(text[:position]) if position > 0 else ""
         whole_line_tried = False
         while position >= 0:
             position += len(_MARK)
@@ -182,7 +181,14 @@ def _decode(text: str) -> tuple[Any, int]:
         return data, position + end - 1
     if not text.startswith("{", position):
         raise ValueError("no JSON object")
-    return _DECODER.raw_decode(text, position)
+    data, end = _FAST_DECODER.raw_decode(text, position)
+    # Each key takes a colon: where there are no more colons than keys, none was named twice.
+    return (data, end) if _keys(data) == text.count(":", position, end) else _DECODER.raw_decode(text, position)
+
+
+def _keys(data: Any) -> int:
+    """Count the keys of an object and of those right inside it."""
+    return len(data) + sum(len(value) for value in data.values() if isinstance(value, dict))
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -192,7 +198,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return data
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_unique)
+_DECODER, _FAST_DECODER = json.JSONDecoder(object_pairs_hook=_unique), json.JSONDecoder()
 _STRING_DECODER = json.JSONDecoder(strict=False)
 
 

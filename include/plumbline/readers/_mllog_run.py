@@ -19,6 +19,9 @@ _SAME_TIME_MS = 250
 _MOST_SETTINGS = 400
 _MOST_REMEMBERED = 50_000
 _ROW_KEYS = frozenset(("eval_accuracy", "tracked_stats", "run_start", "run_stop", "power_reading"))
+_MARKS = frozenset((
+    "run_start", "run_stop", "init_start", "seed", "eval_start", "eval_stop", "power_measurement_stop",
+))  # fmt: skip
 _NO_SETTING = frozenset((
     "cache_clear", "weights_initialization", "data_file", "seed", "status", "current_lr", "eval_accuracy",
     "init_start", "init_stop", "run_start", "run_stop", "epoch_start", "epoch_stop", "block_start", "block_stop",
@@ -79,22 +82,26 @@ class Run:
 
     # -- what a record adds
 
-    def take(self, record: Record) -> Iterator[Reading]:
+    def take(self, record: Record) -> list[Reading]:
         """Add a record that belongs to this run and give its readings."""
         self.first_ms = min(self.first_ms, record.time_ms)
         if self.start_ms is not None and self.stop_ms is None and record.key != "run_stop":
             self._watch_clock(record.time_ms)
         if record.key == "eval_accuracy":
-            yield from self._evaluation(record)
-        elif record.key == "power_reading":
-            yield from self._power(record)
-        elif not self._mark(record):
-            yield from self._statistics(record)
-            self._setting(record)
+            return list(self._evaluation(record))
+        if record.key == "power_reading":
+            return list(self._power(record))
+        if self._mark(record):
+            return []
+        readings = self._statistics(record)
+        self._setting(record)
+        return readings
 
     def _mark(self, record: Record) -> bool:
         """Take a record that only marks a point in the run, and say whether it is one."""
         key = record.key
+        if key not in _MARKS:
+            return False
         if key == "run_start":
             self.starts += 1
             self.start_ms = record.time_ms if self.start_ms is None else min(self.start_ms, record.time_ms)
@@ -110,8 +117,6 @@ class Run:
                 self.eval_marks += self.seen.add(("eval_stop", *coordinates(record).items()), record.time_ms)
         elif key == "power_measurement_stop":
             self.power_stops += 1
-        else:
-            return key == "eval_start"
         return True
 
     def stop(self, record: Record) -> None:
@@ -184,7 +189,8 @@ class Run:
             self.evals += 1
             self.last_eval = record.value
 
-    def _statistics(self, record: Record) -> Iterator[Reading]:
+    def _statistics(self, record: Record) -> list[Reading]:
+        found: list[Reading] = []
         where: dict[str, Scalar] | None = None
         for name, raw in statistics_of(record):
             known = statistic(name) if isinstance(name, str) else None
@@ -205,7 +211,8 @@ class Run:
                 self.final[indicator] = value * factor
                 continue
             self.steps += indicator == "step_time"
-            yield Reading(indicator, value * factor, _UNITS.get(indicator, "1"), self._phase(params))
+            found.append(Reading(indicator, value * factor, _UNITS.get(indicator, "1"), self._phase(params)))
+        return found
 
     def _power(self, record: Record) -> Iterator[Reading]:
         value = number(record.value)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from plumbline.model import Scalar
@@ -38,6 +39,7 @@ _COORDINATES = (
 _LONGEST_TEXT = 80
 
 
+@lru_cache(maxsize=1024)
 def statistic(name: str) -> tuple[str, float] | None:
     """Give (indicator, factor to its unit) for a statistic's name, None for one that is not read.
 
@@ -53,12 +55,11 @@ def statistic(name: str) -> tuple[str, float] | None:
     return indicator, _SECONDS.get(match["unit"], 1.0)
 
 
-def statistics_of(record: Record) -> Iterator[tuple[str, Any]]:
+def statistics_of(record: Record) -> Iterable[tuple[str, Any]]:
     """Give (name, value) of all that a record may hold statistics in: `tracked_stats`, or its own key and value."""
     if record.key != "tracked_stats":
-        yield record.key, record.value
-    elif isinstance(record.value, dict):
-        yield from record.value.items()
+        return ((record.key, record.value),)
+    return record.value.items() if isinstance(record.value, dict) else ()
 
 
 def counted(name: str, benchmark: object) -> str:
@@ -73,10 +74,12 @@ def counted(name: str, benchmark: object) -> str:
 def coordinates(record: Record) -> dict[str, Scalar]:
     """Give where a value belongs, under the names that the log uses. A pair of steps becomes step_first, step_last."""
     found: dict[str, Scalar] = {}
-    places = [record.metadata, record.value] if record.key == "tracked_stats" else [record.metadata]
+    places = (record.metadata, record.value) if record.key == "tracked_stats" else (record.metadata,)
     for place in places:
         for name in _COORDINATES if isinstance(place, dict) else ():
-            value = place.get(name)
+            if name not in place:
+                continue
+            value = place[name]
             if isinstance(value, list) and len(value) == 2 and all(_plain(item) for item in value):
                 found[f"{name}_first"], found[f"{name}_last"] = value
             elif _plain(value):
