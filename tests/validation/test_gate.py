@@ -165,6 +165,39 @@ def test_a_group_is_as_old_as_its_oldest_node():
     assert not decide(rung, NIGHTLY, nights={"n1": 1, "n2": 2}, launch_nodes={}).open
 
 
+def test_a_rung_ages_though_its_nodes_are_measured_elsewhere():
+    """Preempted whenever the collectives of two nodes run, measured alone every night."""
+    found = gap(Code.PREEMPTED, node=None, launch_id="nccl_tests-n2-g0-r1", benchmark="nccl_tests", node_count=2)
+    launches, fresh = {"nccl_tests-n2-g0-r1": ("n1", "n2")}, {"n1": 1, "n2": 1}
+
+    def at(**nights: int):
+        named = {key.replace("__", "/").replace("_n2", "-n2"): age for key, age in nights.items()}
+        return decide(found, NIGHTLY, nights={**fresh, **named}, launch_nodes=launches)
+
+    assert at(nccl_tests_n2=7).open
+    stale = at(nccl_tests_n2=8)
+    assert not stale.open and stale.reasons[0].code is Code.TOO_OLD
+    assert "n1 in nccl_tests at 2 nodes was not measured for 8 nights" in stale.reasons[0].message
+    assert not at().open and at().verdict is VerdictKind.NOT_RUN  # never measured: no tolerated gap
+    one_node = at(nccl_tests_n2=1, nccl_tests_n2__n2=9)
+    assert not one_node.open and "n2 in nccl_tests at 2 nodes" in one_node.reasons[0].message
+    assert at(nccl_tests_n2=1, nccl_tests_n2__n3=9).open
+
+
+def test_a_row_of_one_node_ages_with_its_benchmark():
+    found = gap(benchmark="fio", node_count=1, launch_id="fio-n1-g0-r1")
+    assert decide(found, NIGHTLY, nights={"n1": 1, "fio-n1": 1}).open
+    assert not decide(found, NIGHTLY, nights={"n1": 1, "fio-n1": 1, "fio-n1/n1": 8}).open
+    assert not decide(found, NIGHTLY, nights={"n1": 1}).open
+
+
+def test_a_rung_left_out_whole_is_as_old_as_it_is():
+    found = gap(Code.EXCLUDED, node=None, benchmark="fio", node_count=4)
+    assert decide(found, NIGHTLY, nights={"fio-n4": 7, "fio": 30}).open
+    assert not decide(found, NIGHTLY, nights={"fio-n4": 8, "fio": 1}).open
+    assert not decide(found, NIGHTLY, nights={"fio": 1}).open
+
+
 def test_a_benchmark_left_out_is_as_old_as_it_is():
     found = gap(Code.EXCLUDED, node=None, benchmark="fio")
     assert decide(found, NIGHTLY, nights={"fio": 1}).open

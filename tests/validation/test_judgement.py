@@ -136,8 +136,11 @@ def test_a_busy_launch_is_a_gap_in_all_its_rows(night: Night):
     judgement = lost.with_verdicts(busy).judge()
     assert {item.code for item in judgement.notable} == {Code.BUSY}
     nodes = {launch.launch_id: launch.nodes for launch in night.readout.launches}
-    everyone = {node.name: 1 for node in night.plan.inventory}
+    everyone = {**{node.name: 1 for node in night.plan.inventory}, "collective-n1": 1}
     assert decide(judgement.judged, night.suite.gate, nights=everyone, launch_nodes=nodes).open
+    assert not decide(
+        judgement.judged, night.suite.gate, nights={**everyone, "collective-n1": 8}, launch_nodes=nodes
+    ).open
     assert not decide(judgement.judged, night.suite.gate, nights={}, launch_nodes=nodes).open
 
 

@@ -110,8 +110,8 @@ def decide(
     Args:
         judged: The verdicts, complete by count.
         gate: The suite's policy.
-        nights: Node, or benchmark where a whole benchmark was left out → nights since it was last measured, this run
-            included; 0 for all in a cluster's first night. What is absent here is no tolerated gap.
+        nights: Node, benchmark, rung, or node at a rung → nights since it was last measured, this run included
+            (validation/ages.py); 0 for all in a cluster's first night. What is absent here is no tolerated gap.
         launch_nodes: launch_id → nodes, for gaps that name a launch.
     """
     reasons, gaps = [], []
@@ -205,33 +205,61 @@ def _count_problems(judged: Judged) -> list[Verdict]:
     return problems
 
 
+def rung_key(benchmark: str, node_count: int, node: str | None = None) -> str:
+    """Name a rung, or a node at it, among the nights: 'nccl_tests-n4', 'nccl_tests-n4/n0005'."""
+    return f"{benchmark}-n{node_count}" + (f"/{node}" if node else "")
+
+
+def age_at(nights: Mapping[str, int], benchmark: str, node_count: int, node: str) -> int | None:
+    """Give the nights since a node was measured at a rung; None where that is not known."""
+    return nights.get(rung_key(benchmark, node_count, node), nights.get(rung_key(benchmark, node_count)))
+
+
 def _aged(
     item: Verdict, gate: Gate, nights: Mapping[str, int], launch_nodes: Mapping[str, Sequence[str]]
 ) -> tuple[Verdict, bool]:
     """Give the verdict as it counts tonight, and whether it is a gap that the suite tolerates."""
     if item.code not in GAP_CODES or not gate.coverage_gaps_allowed:
         return item, False
-    places = _places(item, launch_nodes)
-    if not places or any(place not in nights for place in places):
+    ages = _ages(item, nights, launch_nodes)
+    if not ages or None in ages.values():
         return item, False
-    oldest = max(places, key=lambda place: nights[place])
-    if nights[oldest] <= gate.max_age_nights:
+    oldest, age = max(((place, age) for place, age in ages.items() if age is not None), key=lambda pair: pair[1])
+    if age <= gate.max_age_nights:
         return item, True
     message = (
-        f"{oldest} was not measured for {nights[oldest]} nights; at most {gate.max_age_nights} are allowed "
+        f"{oldest} was not measured for {age} nights; at most {gate.max_age_nights} are allowed "
         f"(tonight: {item.code.value}, {item.message})"
     )
     return replace(item, kind=VerdictKind.STALE, code=Code.TOO_OLD, message=message), False
 
 
-def _places(item: Verdict, launch_nodes: Mapping[str, Sequence[str]]) -> Sequence[str]:
+def _ages(item: Verdict, nights: Mapping[str, int], launch_nodes: Mapping[str, Sequence[str]]) -> dict[str, int | None]:
+    """Give the age of every place that a gap is about, None where it is not known.
+
+    Where it is about a benchmark's rung, each node counts by itself and at that rung.
+    """
+    nodes = _nodes(item, launch_nodes)
+    ages: dict[str, int | None] = {node: nights.get(node) for node in nodes}
+    if item.benchmark is None:
+        return ages
+    if item.node_count is None:
+        return ages or {item.benchmark: nights.get(item.benchmark)}
+    rung = f"{item.benchmark} at {item.node_count} node{'s' if item.node_count != 1 else ''}"
+    if not nodes:
+        return {} if item.launch_id else {rung: nights.get(rung_key(item.benchmark, item.node_count))}
+    there = {f"{node} in {rung}": age_at(nights, item.benchmark, item.node_count, node) for node in nodes}
+    return {**ages, **there}
+
+
+def _nodes(item: Verdict, launch_nodes: Mapping[str, Sequence[str]]) -> Sequence[str]:
     if item.node is not None:
         return (item.node,)
-    if item.launch_id is not None:
-        source = item.launch_id.removeprefix("derived-")
-        rung = [node for name, nodes in launch_nodes.items() if name.startswith(f"{source}-g") for node in nodes]
-        return launch_nodes.get(source, tuple(rung))
-    return (item.benchmark,) if item.benchmark is not None else ()
+    if item.launch_id is None:
+        return ()
+    source = item.launch_id.removeprefix("derived-")
+    rung = [node for name, nodes in launch_nodes.items() if name.startswith(f"{source}-g") for node in nodes]
+    return launch_nodes.get(source, tuple(rung))
 
 
 # -- alarm: is it news? ------------------------------------------------------------------------------------------

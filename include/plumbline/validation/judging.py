@@ -12,7 +12,7 @@ from plumbline.execution.plan import Plan
 from plumbline.indicators.derived import derive
 from plumbline.model import MEASUREMENT_COLUMNS, Measurement, to_plain
 from plumbline.tracking.run_directory import RunDirectory, run_time
-from plumbline.validation.gate import decide
+from plumbline.validation.gate import decide, rung_key
 from plumbline.validation.judgement import judge
 from plumbline.validation.readout import Readout, measured_nodes, read_run
 from plumbline.validation.sealed_limits import read_limits
@@ -108,7 +108,9 @@ def _nights(plan: Plan, nights: Mapping[str, int]) -> Mapping[str, int]:
     """Give nights since each place was last measured; a cluster without any history starts at 0."""
     if nights:
         return nights
-    return {**{node.name: 0 for node in plan.inventory}, **{gap.benchmark: 0 for gap in plan.gaps if gap.benchmark}}
+    rungs = {rung_key(spec.benchmark, spec.node_count): 0 for spec in plan.launches}
+    left_out = {gap.benchmark: 0 for gap in plan.gaps if gap.benchmark}
+    return {**{node.name: 0 for node in plan.inventory}, **left_out, **rungs}
 
 
 def _mlflow_run_id(run: RunDirectory) -> str | None:

@@ -13,13 +13,14 @@ from plumbline.clusters.profile import ClusterProfile
 from plumbline.errors import ConfigError, OutputError
 from plumbline.references.reference import load_references, references_data
 from plumbline.suites.suite import Suite
-from plumbline.tracking.history import last_measured, load_history
+from plumbline.tracking.history import load_history
 from plumbline.tracking.run_directory import RunDirectory
+from plumbline.validation.ages import nights_since
 from plumbline.validation.waivers import load_waivers, waivers_data
 
 
 def collect_limits(profile: ClusterProfile, suite: Suite, results: Path, run_id: str) -> dict[str, Any]:
-    """Give references, baseline, waivers and last measured nights as plain data. Raises ConfigError.
+    """Give references, baseline, waivers and the age of every place as plain data. Raises ConfigError.
 
     The baseline is of approved runs of the same origin and of the hardware that the profile names today; parameters
     are matched row by row.
@@ -28,7 +29,6 @@ def collect_limits(profile: ClusterProfile, suite: Suite, results: Path, run_id:
     other = {run.run_id: reason for run in approved.runs if (reason := _other_hardware(run, profile))}
     rows = approved.table.to_pandas()
     rows = rows[~rows["run_id"].isin(list(other))]
-    last = last_measured(results, profile.name, origin=profile.origin, before=run_id)
     return {
         "references": references_data(load_references(profile.reference_hardware)),
         "baseline": baseline_data(limits_from_history(rows, suite.baseline)),
@@ -38,21 +38,8 @@ def collect_limits(profile: ClusterProfile, suite: Suite, results: Path, run_id:
             *({"run_id": name, "reason": reason} for name, reason in other.items()),
         ],
         "waivers": waivers_data(load_waivers(profile.name)),
-        "nights": {
-            **{name: item.nights_before(run_id) + 1 for name, item in last.items()},
-            **_nights_of_omitted(profile, suite, results, run_id),
-        },
+        "nights": nights_since(results, profile.name, origin=profile.origin, run_id=run_id),
     }
-
-
-def _nights_of_omitted(profile: ClusterProfile, suite: Suite, results: Path, run_id: str) -> dict[str, int]:
-    """Give nights since each left-out benchmark was measured anywhere; one that never was is absent, and no gap."""
-    found = {}
-    for name in suite.omitted:
-        last = last_measured(results, profile.name, origin=profile.origin, before=run_id, benchmark=name)
-        if last:
-            found[name] = 1 + min(item.nights_before(run_id) for item in last.values())
-    return found
 
 
 def _other_hardware(run: RunDirectory, profile: ClusterProfile) -> str | None:
