@@ -30,16 +30,49 @@ def history(values: dict[int, list[float]], **fields: Any) -> pd.DataFrame:
 def test_the_limit_is_the_median_less_the_tolerance():
     (limit,) = limits_from_history(history({1: [100.0], 2: [101.0], 3: [99.0]}), POLICY, BETTER)
     assert (limit.value, limit.runs, limit.values) == (100.0, 3, 3)
-    assert limit.upper is None and limit.lower == pytest.approx(100 - max(5, 4 * 1.4826))
+    assert limit.upper is None and limit.lower == pytest.approx(95.0)
     assert limit.source == f"median of 3 values of 3 approved runs ({run_id(1)} … {run_id(3)})"
 
 
 def test_a_quiet_history_uses_the_tolerance_and_a_noisy_one_its_spread():
     (quiet,) = limits_from_history(history({n: [100.0] for n in range(1, 6)}), POLICY, BETTER)
     assert (quiet.lower, quiet.warn_lower) == (pytest.approx(95.0), pytest.approx(97.0))
-    noisy = history({n: [v] for n, v in enumerate([80.0, 90.0, 100.0, 110.0, 120.0], start=1)})
+    noisy = history({n: [v] for n, v in enumerate([96.0, 98.0, 100.0, 102.0, 104.0], start=1)})
     (limit,) = limits_from_history(noisy, POLICY, BETTER)
-    assert limit.lower == pytest.approx(100 - 4 * 1.4826 * 10)
+    assert limit.lower == limit.warn_lower == pytest.approx(100 - 8 * 1.4826 * 2)
+
+
+def test_many_values_need_fewer_deviations_than_few():
+    values = [90.0, 95.0, 100.0, 105.0, 110.0]
+    (few,) = limits_from_history(history({n: [v] for n, v in enumerate(values, start=1)}), POLICY, BETTER)
+    (many,) = limits_from_history(history(dict.fromkeys(range(1, 6), values * 64)), POLICY, BETTER)
+    assert few.lower is not None and many.lower is not None and many.lower > few.lower
+    assert many.lower == pytest.approx(100 - 4.9 * 1.4826 * 5)
+
+
+def test_however_a_history_scatters_a_fifth_of_the_usual_speed_is_a_finding():
+    wild = history({n: [v] for n, v in enumerate([10.0, 60.0, 100.0, 140.0, 190.0], start=1)})
+    (limit,) = limits_from_history(wild, POLICY, BETTER)
+    assert limit.lower == pytest.approx(20.0)
+    (limit,) = limits_from_history(
+        history({n: [v] for n, v in enumerate([1.0, 6.0, 10.0, 14.0, 19.0], start=1)}, indicator="latency", unit="us"),
+        POLICY, BETTER,
+    )  # fmt: skip
+    assert limit.upper == pytest.approx(50.0)
+
+
+def test_the_spread_of_a_few_values_widens_nothing():
+    (limit,) = limits_from_history(history({1: [80.0], 2: [100.0], 3: [120.0]}), POLICY, BETTER)
+    assert limit.lower == pytest.approx(95.0)
+
+
+def test_the_tolerance_is_at_least_the_known_scatter():
+    def scatter(benchmark: str, version: str, indicator: str, node_count: int) -> tuple[float, float]:
+        assert (benchmark, version, indicator, node_count) == ("fio", "1", "iops", 1)
+        return 0.2, 0.01
+
+    (limit,) = limits_from_history(history({1: [100.0]}), POLICY, BETTER, scatter)
+    assert (limit.lower, limit.warn_lower) == (pytest.approx(80.0), pytest.approx(97.0))
 
 
 def test_where_lower_is_better_the_limit_is_above():

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 from tests.run_builder import build_run
 
-from plumbline.validation.limits import collect_limits
+from plumbline.clusters.profile import load_profile
+from plumbline.references.reference import load_references
+from plumbline.validation.limits import collect_limits, known_scatter
 
 
 def test_a_baseline_ends_with_the_hardware_that_made_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("plumbline.validation.limits.load_references", lambda hardware: None)
-    monkeypatch.setattr("plumbline.validation.limits.references_data", lambda references: {})
+    shipped = load_references("local-cpu")
+    monkeypatch.setattr("plumbline.validation.limits.load_references", lambda hardware: shipped)
     old = build_run(tmp_path, cluster="local", when=datetime.now(UTC) - timedelta(days=1))
     old.add_decision({"kind": "approve_baseline", "by": "ann"})
     profile, suite = old.profile(), old.suite()
@@ -23,3 +25,17 @@ def test_a_baseline_ends_with_the_hardware_that_made_it(tmp_path: Path, monkeypa
     after = collect_limits(profile.model_copy(update={"fabric": fabric}), suite, tmp_path, "29991231T000000Z-000000")
     assert after["approved_runs"] == after["baseline"] == []
     assert "with another" in after["left_out"][0]["reason"]
+
+
+def test_the_known_scatter_of_an_indicator_is_what_its_peers_are_allowed() -> None:
+    profile = load_profile("simulated-8")
+    scatter = known_scatter(load_references(profile.reference_hardware), profile)
+    lower = {
+        "latency_smallest": 0.25,
+        "bus_bandwidth": 0.20,
+        "bus_bandwidth_headline": 0.05,
+    }  # fmt: skip
+    for indicator, tolerance in lower.items():
+        assert scatter("nccl_tests", "2.17", indicator, 4)[0] == pytest.approx(tolerance)
+    assert scatter("fio", "3.33", "read_iops", 1) == (pytest.approx(0.20), pytest.approx(0.15))
+    assert scatter("hpl_mxp", "1", "effective_flops", 1) == (pytest.approx(0.05), pytest.approx(0.03))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from plumbline.analysis.scatter import LEAST_VALUES, MAD_TO_SIGMA, sigmas_needed
 from plumbline.model import Better
 from plumbline.suites.suite import Baseline
 
@@ -16,8 +17,13 @@ if TYPE_CHECKING:
 KEY = ("benchmark", "benchmark_version", "indicator", "node_count", "params")
 """What must be equal for numbers of two runs to be comparable. Nodes and groups of a rung are pooled."""
 
-MAD_TO_SIGMA = 1.4826
-"""Median absolute deviation → standard deviation of a normal distribution. Source: 1 / Φ⁻¹(3/4)."""
+Scatter = Callable[[str, str, str, int], tuple[float, float]]
+"""(benchmark, benchmark_version, indicator, node count) → the shares of the usual value that a healthy one may be
+short of it, for FAIL and for WARN."""
+
+
+LOSS_NEVER_USUAL = 0.8
+"""However a history scatters, a fifth of its usual speed is a finding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,20 +55,26 @@ class BaselineLimit:
 
 
 def limits_from_history(
-    history: pandas.DataFrame, policy: Baseline, better: Mapping[tuple[str, str], Better] | None = None
+    history: pandas.DataFrame,
+    policy: Baseline,
+    better: Mapping[tuple[str, str], Better] | None = None,
+    scatter: Scatter | None = None,
 ) -> tuple[BaselineLimit, ...]:
     """Give the limits that approved history sets, sorted by key.
 
     The limit is the median of the values of the newest `window` runs, less the larger of `tolerance` × |median| and
-    `sigmas` × 1.4826 × MAD; where lower is better, plus the larger of (1 ÷ (1 − `tolerance`) − 1) × |median| and the
-    same; for WARN likewise with `warn_tolerance`. Fewer than `min_runs` runs give no
-    limit. Values that are not finite are left out, and so are rows of another unit than the newest run's.
+    k × 1.4826 × MAD; where lower is better, plus the larger of (1 ÷ (1 − `tolerance`) − 1) × |median| and the same;
+    for WARN likewise with `warn_tolerance`. k is `sigmas`, or more where the values are few (sigmas_needed), and none
+    where they are fewer than LEAST_VALUES; the scatter counts up to a loss of LOSS_NEVER_USUAL. The tolerance is never
+    less than the indicator's known scatter. Fewer than `min_runs` runs give no limit. Values that are not finite are
+    left out, and so are rows of another unit than the newest run's.
 
     Args:
         history: MEASUREMENT_COLUMNS of approved runs of one cluster, hardware, origin and device; any order.
         policy: The suite's.
         better: (benchmark, indicator) → direction; None takes the indicator dictionary. What is not in it, and what
             is better neither way, has no limit.
+        scatter: The known scatter of an indicator; None knows of none.
     """
     import numpy as np
 
@@ -78,7 +90,10 @@ def limits_from_history(
         recent = group[(group["unit"] == unit) & group["run_id"].isin(newest_first[: policy.window])]
         runs = sorted(recent["run_id"].unique())
         if len(runs) >= policy.min_runs:
-            limits.append(_limit(key, recent["value"].to_numpy(dtype=float), str(unit), runs, policy, direction))
+            known = scatter(str(key[0]), str(key[1]), str(key[2]), int(key[3])) if scatter else (0.0, 0.0)
+            limits.append(
+                _limit(key, recent["value"].to_numpy(dtype=float), str(unit), runs, _widened(policy, known), direction)
+            )
     return tuple(limits)
 
 
@@ -86,6 +101,12 @@ def _dictionary() -> dict[tuple[str, str], Better]:
     from plumbline.indicators import indicators  # noqa: PLC0415 - imports every benchmark
 
     return {key: item.better for key, item in indicators().items() if item.judged}
+
+
+def _widened(policy: Baseline, scatter: tuple[float, float]) -> Baseline:
+    """Give the policy with tolerances that are not below what is known to be scatter."""
+    fail, warn = max(policy.tolerance, scatter[0]), max(policy.warn_tolerance, scatter[1])
+    return policy.model_copy(update={"tolerance": fail, "warn_tolerance": warn})
 
 
 def _share(tolerance: float, higher: bool) -> float:
@@ -99,8 +120,11 @@ def _limit(key: Any, values: Any, unit: str, runs: list[str], policy: Baseline, 
     median = float(np.median(values))
     sigma = MAD_TO_SIGMA * float(np.median(np.abs(values - median)))
     higher = direction is Better.HIGHER
-    margin = max(_share(policy.tolerance, higher) * abs(median), policy.sigmas * sigma)
-    warn_margin = min(margin, max(_share(policy.warn_tolerance, higher) * abs(median), policy.sigmas * sigma))
+    most = _share(LOSS_NEVER_USUAL, higher) * abs(median)
+    known = len(values) >= LEAST_VALUES
+    spread = min(most, max(policy.sigmas, sigmas_needed(len(values))) * sigma) if known else 0.0
+    margin = max(_share(policy.tolerance, higher) * abs(median), spread)
+    warn_margin = min(margin, max(_share(policy.warn_tolerance, higher) * abs(median), spread))
     span = runs[0] if len(runs) == 1 else f"{runs[0]} … {runs[-1]}"
     return BaselineLimit(
         benchmark=str(key[0]),

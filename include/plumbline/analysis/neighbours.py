@@ -5,26 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from plumbline.analysis.baseline import MAD_TO_SIGMA
+from plumbline.analysis.scatter import LEAST_VALUES, MAD_TO_SIGMA, sigmas_needed
 from plumbline.model import Better
 
 if TYPE_CHECKING:
     import numpy
 
-LEAST_PEERS = 5
-"""Fewer peers say too little: with four, one value moves the median and the spread by as much as it is off itself."""
 
-_SIGMAS = ((5, 8.0), (32, 8.0), (64, 6.0), (128, 5.3), (1024, 4.9))
-"""(peers, MADs): how far a healthy one of 32 and more strays once in a million. The spread of fewer is hardly
-known, and no multiple of it would do: there the floor, the known scatter of the indicator, carries the limit."""
-
-
-def sigmas_needed(peers: int) -> float:
-    """Give the multiple of the scaled MAD that a healthy value passes about once in a million, for so many peers."""
-    import numpy as np
-
-    counts, values = zip(*_SIGMAS, strict=True)
-    return float(np.exp(np.interp(np.log(max(peers, 1)), np.log(counts), np.log(values))))
+LEAST_PEERS = LEAST_VALUES
+"""Fewer peers are compared with nobody."""
 
 
 def shares(values: Sequence[float] | numpy.ndarray, better: Better) -> numpy.ndarray:

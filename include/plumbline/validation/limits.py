@@ -8,10 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from plumbline.analysis.baseline import baseline_data, limits_from_history
+from plumbline.analysis.baseline import Scatter, baseline_data, limits_from_history
 from plumbline.clusters.profile import ClusterProfile
 from plumbline.errors import ConfigError, OutputError
-from plumbline.references.reference import load_references, references_data
+from plumbline.indicators.definitions import SHARE_OF_PEERS
+from plumbline.references.reference import ReferenceSet, load_references, references_data
 from plumbline.suites.suite import Suite
 from plumbline.tracking.history import load_history
 from plumbline.tracking.run_directory import RunDirectory
@@ -29,9 +30,11 @@ def collect_limits(profile: ClusterProfile, suite: Suite, results: Path, run_id:
     other = {run.run_id: reason for run in approved.runs if (reason := _other_hardware(run, profile))}
     rows = approved.table.to_pandas()
     rows = rows[~rows["run_id"].isin(list(other))]
+    references = load_references(profile.reference_hardware)
+    limits = limits_from_history(rows, suite.baseline, scatter=known_scatter(references, profile))
     return {
-        "references": references_data(load_references(profile.reference_hardware)),
-        "baseline": baseline_data(limits_from_history(rows, suite.baseline)),
+        "references": references_data(references),
+        "baseline": baseline_data(limits),
         "approved_runs": [run.run_id for run in approved.runs if run.run_id not in other],
         "left_out": [
             *({"run_id": item.run_id, "reason": item.reason} for item in approved.skipped),
@@ -40,6 +43,24 @@ def collect_limits(profile: ClusterProfile, suite: Suite, results: Path, run_id:
         "waivers": waivers_data(load_waivers(profile.name)),
         "nights": nights_since(results, profile.name, origin=profile.origin, run_id=run_id),
     }
+
+
+def known_scatter(references: ReferenceSet, profile: ClusterProfile) -> Scatter:
+    """Give what the references say of equals, as scatter.
+
+    How far a healthy node is from its peers on one night is how far it is from its own usual value on another.
+    """
+
+    def scatter(benchmark: str, version: str, indicator: str, node_count: int) -> tuple[float, float]:
+        found = references.find(
+            benchmark=benchmark, benchmark_version=version, indicator=SHARE_OF_PEERS, node_count=node_count,
+            concurrency="full", fabric=profile.fabric.name, params={"indicator": indicator}, physical=False,
+        )  # fmt: skip
+        if found is None or found.lower is None:
+            return 0.0, 0.0
+        return 1 - found.lower, 1 - (found.lower if found.warn_lower is None else found.warn_lower)
+
+    return scatter
 
 
 def _other_hardware(run: RunDirectory, profile: ClusterProfile) -> str | None:
