@@ -27,7 +27,7 @@ RUNTIME := .venv/.runtime
 DEV := .venv/.dev
 BENCH := .venv-bench/.installed
 
-.PHONY: help baseline test lint types lock bench mutations fuzz up down env bench-env dev-env system clean distclean
+.PHONY: help baseline test lint types lock bench demo mutations fuzz up down env bench-env dev-env system clean distclean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -59,6 +59,9 @@ types: $(DEV) ## mypy
 
 bench: $(DEV) $(BENCH) ## how faithful and how costly Plumbline itself is (benchmarks/)
 	@$(VENV)/python -m benchmarks $(ARGS)
+
+demo: $(RUNTIME) ## 60 nights of a simulated cluster with known faults, into demo/ (about 15 minutes); ARGS="--nights 20"
+	@$(VENV)/plumbline demo $(ARGS)
 
 mutations: $(DEV) $(BENCH) ## break good runs in every known way and print what the gate says
 	@$(VENV)/python -m tests.validation.mutations $(ARGS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import multiprocessing
 from collections.abc import Callable
-from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from types import TracebackType
 from typing import ParamSpec, TypeVar
 
@@ -36,10 +36,17 @@ class Beside:
 
     def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Give what the function gives, or raise what it raises. Raises StageLostError when its process is gone."""
+        return self.result(self.start(function, *args, **kwargs), getattr(function, "__name__", "it"))
+
+    def start(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Let the other process do it while this one goes on; `result` gives what came of it."""
+        return self._pool.submit(function, *args, **kwargs)
+
+    def result(self, started: Future[T], name: str) -> T:
+        """Wait for what `start` began; `name` is the command that repeats it."""
         try:
-            return self._pool.submit(function, *args, **kwargs).result()
+            return started.result()
         except BrokenExecutor:
-            name = getattr(function, "__name__", "it")
             raise StageLostError(f"the process of {name} was killed; `plumbline {name} RUN_DIR` repeats it") from None
 
 

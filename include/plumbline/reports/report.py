@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plumbline.model import to_plain
 from plumbline.reports import wording
@@ -12,6 +12,9 @@ from plumbline.reports.page import Page, collect_page
 from plumbline.tracking.judged_run import JudgedRun
 from plumbline.tracking.run_directory import RunDirectory
 from plumbline.units import show_bytes
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 TEMPLATES = Path(__file__).parent / "templates"
 MARKS = {"PASS": "✓", "WAIVED": "○", "WARN": "!", "NOT_RUN": "–", "STALE": "⧖", "INVALID": "?", "FAIL": "✗"}
@@ -27,6 +30,11 @@ def write_report(run: RunDirectory) -> Path:
 
 def render(page: Page) -> str:
     """Give the page as HTML. Every piece of foreign text is escaped, and unseen characters in it are made visible."""
+    return templates().get_template("report.html.j2").render(page=page)
+
+
+def templates() -> Environment:
+    """Give the templates, with the filters, marks and style that all pages share."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415
     from markupsafe import Markup  # noqa: PLC0415
 
@@ -49,7 +57,7 @@ def render(page: Page) -> str:
     )
     style = Markup((TEMPLATES / "report.css").read_text("utf-8"))  # noqa: S704 - our own file
     environment.globals.update(marks=MARKS, advice=advice, css=style)
-    return environment.get_template("report.html.j2").render(page=page)
+    return environment
 
 
 def _finalized(value: Any) -> Any:
