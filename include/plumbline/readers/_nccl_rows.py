@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain, compress
+from itertools import chain
 from typing import Any
 
 from plumbline.readers._nccl_table import UNITS, Block, Columns, Row
-from plumbline.readers.reading import Reading, readings_of
+from plumbline.readers.reading import Reading, readings_where_there
 
 _CHECKS = ("wrong", "rounding_error")
 
@@ -42,7 +42,7 @@ def row_readings(rows: Iterable[tuple[Row, int, Plan]], common: Mapping[str, Any
             place = place.copy()
             place["in_place"] = in_place
             places += [place] * width
-    return _present(names, values, units, places)
+    return readings_where_there(names, values, units, places)
 
 
 def block_readings(block: Block, repeats: Sequence[int], plan: Plan, common: Mapping[str, Any]) -> list[Reading]:
@@ -60,18 +60,7 @@ def block_readings(block: Block, repeats: Sequence[int], plan: Plan, common: Map
             place["message_bytes"], place["count"], place["in_place"] = size, elements, in_place
             places += [place] * width
     values = list(chain.from_iterable(zip(*block.values, strict=True)))
-    return _present(plan.names * count, values, plan.units * count, places)
-
-
-def _present(
-    names: Sequence[str], values: Sequence[float | None], units: Sequence[str], places: Sequence[Mapping[str, Any]]
-) -> list[Reading]:
-    """Give a reading for each value that is there."""
-    there = [value for value in values if value is not None]
-    if len(there) == len(values):
-        return readings_of(names, there, units, places)
-    kept = [value is not None for value in values]
-    return readings_of(compress(names, kept), there, compress(units, kept), compress(places, kept))
+    return readings_where_there(plan.names * count, values, plan.units * count, places)
 
 
 def _place(common: Mapping[str, Any], row: Row, repeat: int) -> dict[str, Any]:

@@ -24,12 +24,8 @@ _TEXT_FIELDS = frozenset(
     )
 )  # fmt: skip
 _MEMORY = Field("process_memory", "MiB")
-_HINT = re.compile(
-    r"name|uuid|index|memory|temperature|utilization|power|clocks|ecc\.|pcie|timestamp|pstate|version|pid|fan\.|mig\."
-    r"|serial|count|bus_id|NVIDIA-SMI|NVML|No devices|handle|nvidia-smi"
-)
-"""A line without any of these is no header and no complaint."""
-_FAULTY = frozenset(("[", "E", "e"))
+_FAULTY = ("[", "E", "e")
+_UNSEEN = object()
 _UNREADABLE = "unreadable cell"
 _MOST_KNOWN = 4096
 _MOST_HELD = 65536
@@ -43,8 +39,8 @@ class Table:
 
     names: list[str]
     units: list[str | None]
-    plan: list[tuple[int, Field, dict[str, float]]] = field(default_factory=list)
-    """(column, quantity, cells read before: telemetry repeats itself)."""
+    plan: list[tuple[int, Field, dict[str, float | None]]] = field(default_factory=list)
+    """(column, quantity, cells read before, as printed, with None for no value: telemetry repeats itself)."""
     rest: list[int] = field(default_factory=list)
     pid: int | None = None
     process: int | None = None
@@ -57,6 +53,8 @@ class Table:
     """Rows of the poll that is under way, and the fewest of the polls before it."""
     held: list[Reading] | None = field(default_factory=list)
     places: dict[tuple[str, ...], dict[str, Scalar]] = field(default_factory=dict)
+    keys: dict[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict)
+    """What identifies a GPU: cells as printed → the same without spaces around them."""
     devices: dict[tuple[str, ...], dict[str, object]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -86,13 +84,13 @@ class Table:
 
     def place(self, cells: Sequence[str]) -> tuple[dict[str, Scalar], bool]:
         """Give a row's params, and whether it begins another poll."""
-        key = tuple(cells[column] for column in self.ids)
+        key = self.key(cells)
         if not self.ids or self.pid is not None:
             place: dict[str, Scalar] = {"row": self.rows} if not self.ids else {"gpu": key[0]}
             if self.pid is not None:
-                place["pid"] = cells[self.pid]
+                place["pid"] = cells[self.pid].strip()
             if self.process is not None:
-                place["process"] = cells[self.process]
+                place["process"] = cells[self.process].strip()
             return place, False
         again = key in self.seen
         if again:
@@ -100,8 +98,18 @@ class Table:
         self.seen.add(key)
         place = dict(self.places.get(key) or self._identify(key))
         if self.timestamp is not None:
-            place["timestamp"] = cells[self.timestamp]
+            place["timestamp"] = cells[self.timestamp].strip()
         return place, again
+
+    def key(self, cells: Sequence[str]) -> tuple[str, ...]:
+        """Give what identifies a row's GPU."""
+        printed = tuple([cells[column] for column in self.ids])
+        key = self.keys.get(printed)
+        if key is None:
+            key = tuple([cell.strip() for cell in printed])
+            if len(self.keys) < _MOST_DEVICES:
+                self.keys[printed] = key
+        return key
 
     def _identify(self, key: tuple[str, ...]) -> dict[str, Scalar]:
         place: dict[str, Scalar] = {"gpu": key[0]}
@@ -115,11 +123,13 @@ class Table:
 
     def keep(self, cells: Sequence[str], values: Sequence[tuple[int, Field, float]], cut: bool) -> None:
         """Remember of a device's first row the cells that are no readings."""
-        key = tuple(cells[column] for column in self.ids) if self.ids else (str(self.rows),)
+        key = self.key(cells) if self.ids else (str(self.rows),)
         if key not in self.devices and len(self.devices) < _MOST_DEVICES:
             read = {column for column, _, _ in values}
             stop = len(cells) - 1 if cut else len(cells)
-            self.devices[key] = {self.names[column]: cells[column] for column in range(stop) if column not in read}
+            self.devices[key] = {
+                self.names[column]: cells[column].strip() for column in range(stop) if column not in read
+            }
 
 
 def _rank(item: Field, name: str) -> int:
@@ -164,7 +174,9 @@ class Rows:
         line = (strip_prefix(raw) if self.prefixed else raw).strip().lstrip("\ufeff")
         if not line:
             return ()
-        if (self.tables and line[0].isdigit()) or not _HINT.search(line):
+        if "," not in line and self._is_beside(line, ended):
+            return ()
+        if (self.tables and line[0].isdigit()) or not _is_hint(line):
             self.first = False
             return self._row(line, ended=ended) if self.tables else ()
         if "," not in line and (said := complaint(line)):
@@ -175,6 +187,14 @@ class Rows:
         if found is not None:
             return self._begin(*found)
         return self._row(line, ended=ended) if self.tables else ()
+
+    def _is_beside(self, line: str, ended: bool) -> bool:
+        """Say that a line without a comma is surely nothing: no row of one cell, no name as header, no complaint."""
+        return (
+            ended and not self.first and line[0] not in "0123456789[{" and "NVIDIA-SMI" not in line
+            and "NVML" not in line and "No devices" not in line and "handle" not in line and "nvidia-smi" not in line
+            and (not self.tables or len(self.tables[-1].names) > 1)
+        )  # fmt: skip
 
     def _header(self, line: str) -> tuple[list[str], list[str | None]] | None:
         if not line[0].isdigit() and (found := header(line)) is not None:
@@ -203,7 +223,7 @@ class Rows:
         table = self.tables[-1]
         width = len(table.names)
         commas = line.count(",")
-        cells = _split(line, width) if commas + 1 == width or '"' in line else []
+        cells = line.split(",") if commas + 1 == width else _split(line, width) if '"' in line else []
         if len(cells) != width and commas >= width:
             cells = _split(strip_prefix(line), width)
         if len(cells) != width:
@@ -211,7 +231,7 @@ class Rows:
                 self.malformed += 1
                 self.widths.add(commas + 1)
             return ()
-        cut = not ended and not _is_whole(cells[-1], table.units[-1])
+        cut = not ended and not _is_whole(cells[-1].strip(), table.units[-1])
         values, bad = self._values(table, cells, cut)
         if bad and not values and all(_UNREADABLE in text for text in bad):
             self.malformed += 1
@@ -246,25 +266,27 @@ class Rows:
         self, table: Table, cells: Sequence[str], cut: bool
     ) -> tuple[list[tuple[int, Field, float]], list[str]]:
         """Give a row's numbers with their columns, and the cells that are faults or can't be read."""
-        values, bad = [], []
+        values: list[tuple[int, Field, float]] = []
+        bad: list[str] = []
         last = len(cells) - 1 if cut else len(cells)
         for column, item, known in table.plan:
             if column >= last:
                 continue
-            cell = cells[column]
-            value = known.get(cell)
-            if value is None:
+            printed = cells[column]
+            value = known.get(printed, _UNSEEN)
+            if value is _UNSEEN:
+                cell = printed.strip()
                 value = quantity(cell, item.unit, printed=unit_of(table.units[column] or ""))
-                if value is None:
-                    if not is_absent(cell):
-                        bad.append(f"{table.names[column]}: {fault(cell) or f'{_UNREADABLE} {cell[:40]!r}'}")
-                    continue
-                if len(known) < _MOST_KNOWN:
-                    known[cell] = value
-            values.append((column, item, value))
-        bad += [
-            f"{table.names[c]}: {found}" for c in table.rest if cells[c][:1] in _FAULTY and (found := fault(cells[c]))
-        ]
+                if value is None and not is_absent(cell):
+                    bad.append(f"{table.names[column]}: {fault(cell) or f'{_UNREADABLE} {cell[:40]!r}'}")
+                elif len(known) < _MOST_KNOWN:
+                    known[printed] = value
+            if value is not None:
+                values.append((column, item, value))
+        for column in table.rest:
+            cell = cells[column].lstrip()
+            if cell.startswith(_FAULTY) and (found := fault(cell)):
+                bad.append(f"{table.names[column]}: {found}")
         return values, bad
 
     def flush(self, table: Table) -> list[Reading]:
@@ -310,6 +332,17 @@ def _split(line: str, width: int) -> list[str]:
         except csv.Error:
             return []
     return [cell.strip() for cell in cells]
+
+
+def _is_hint(line: str) -> bool:
+    """Say whether a line may be a header or a complaint; one chain of tests, for it runs on every line of long logs."""
+    return (
+        "name" in line or "uuid" in line or "index" in line or "memory" in line or "temperature" in line
+        or "utilization" in line or "power" in line or "clocks" in line or "ecc." in line or "pcie" in line
+        or "timestamp" in line or "pstate" in line or "version" in line or "pid" in line or "fan." in line
+        or "mig." in line or "serial" in line or "count" in line or "bus_id" in line or "NVIDIA-SMI" in line
+        or "NVML" in line or "No devices" in line or "handle" in line or "nvidia-smi" in line
+    )  # fmt: skip
 
 
 def _is_whole(cell: str, unit: str | None) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from plumbline.model import Scalar
 from plumbline.readers._quantities import quantity
-from plumbline.readers.reading import Reading
+from plumbline.readers.reading import Reading, readings_where_there
 
 _GPU = re.compile(r"GPU (\d{1,3}): (.{1,80}?) \(UUID: ([\w-]{8,80})\)\s*")
 _MIG = re.compile(r"\s{1,8}MIG (\S{2,20})\s+Device\s+(\d{1,3}): \(UUID: ([\w/-]{8,80})\)\s*")
@@ -21,6 +22,8 @@ _DMON = {
     "enc": ("encoder_utilization", "%"), "dec": ("decoder_utilization", "%"), "jpg": ("jpeg_utilization", "%"),
     "ofa": ("ofa_utilization", "%"), "mclk": ("clock_memory", "MHz"), "pclk": ("clock_sm", "MHz"),
 }  # fmt: skip
+_CELL = re.compile(r"-|[\d.:]{1,20}")
+_MOST_KNOWN = 4096
 _DMON_UNITS = {"W": "W", "C": "degC", "%": "%", "MHz": "MHz", "Idx": "", "#": ""}
 LINK_INDICATORS = {
     "nvlinks": ("count", "NVLinks that join two GPUs (params gpu, peer)"),
@@ -88,23 +91,53 @@ class Monitor:
     seen: set[str] = field(default_factory=set)
     gpus: set[str] = field(default_factory=set)
     damaged: int = 0
+    values: dict[str, float | None] = field(default_factory=dict)
+    """Cells of rows before → their numbers: telemetry repeats itself."""
+    plan: list[tuple[int, str, str]] = field(default_factory=list)
+    """(column, indicator, unit) of the columns that are read, once there was a row below this header."""
 
-    def take(self, line: str, *, ended: bool) -> Iterator[Reading] | None:
+    def take(self, line: str, *, ended: bool) -> Iterable[Reading] | None:
         """Take a line; None when it is none of this table."""
         if line.startswith("#"):
             words = line[1:].split()
             if words[:1] in (["Idx"], ["YYYYMMDD"]):
-                self.units = words
-            return iter(()) if words in (self.units, self.names) else None
+                self.units, self.plan = words, []
+            return () if words in (self.units, self.names) else None
         cells = line.split()
-        if not cells or not all(re.fullmatch(r"-|[\d.:]{1,20}", cell) for cell in cells) or "gpu" not in self.names:
+        if not cells or not all(_CELL.fullmatch(cell) for cell in cells) or "gpu" not in self.names:
             return None
         if len(cells) != len(self.names) or not ended:
             self.damaged += 1
-            return iter(())
-        return self._row(cells)
+            return ()
+        return self.rows([line], {})[1]
 
-    def _row(self, cells: list[str]) -> Iterator[Reading]:
+    def rows(self, lines: Iterable[str], more: Mapping[str, Scalar]) -> tuple[int, list[Reading]]:
+        """Take lines with their ends as long as they are rows: how many, and their readings.
+
+        `more` are params that every reading gets.
+        """
+        taken, width = 0, len(self.names)
+        numbers: list[float | None] = []
+        places: list[dict[str, Scalar]] = []
+        for line in lines:
+            cells = line.split()
+            if len(cells) != width:
+                break
+            try:
+                values = [self.values[cell] for cell in cells]
+            except KeyError:
+                if not all(_CELL.fullmatch(cell) for cell in cells):
+                    break
+                values = [self._number(cell) for cell in cells]
+            taken += 1
+            place = self._place(cells, more)
+            numbers += values
+            places.append(place)
+        if not taken:
+            return 0, []
+        return taken, self._readings(numbers, places)
+
+    def _place(self, cells: list[str], more: Mapping[str, Scalar]) -> dict[str, Scalar]:
         gpu = cells[self.names.index("gpu")]
         if gpu in self.seen:
             self.poll += 1
@@ -112,14 +145,35 @@ class Monitor:
         self.seen.add(gpu)
         if len(self.gpus) < 1024:
             self.gpus.add(gpu)
-        place: dict[str, Scalar] = {"gpu": gpu, "poll": self.poll}
-        for column, name in enumerate(self.names):
-            indicator, unit = _DMON.get(name, ("", ""))
-            if not indicator or (len(self.units) == len(self.names) and _DMON_UNITS.get(self.units[column]) != unit):
-                continue
-            value = quantity(cells[column], unit)
-            if value is not None:
-                yield Reading(indicator, value, unit, place)
+        return {"gpu": gpu, "poll": self.poll, **more}
+
+    def _readings(self, numbers: list[float | None], places: list[dict[str, Scalar]]) -> list[Reading]:
+        """Give the readings of rows whose cells `numbers` are, row by row."""
+        plan = self.plan or self._planned()
+        columns = [numbers[column :: len(self.names)] for column, _, _ in plan]
+        read = [(at, column) for at, column in enumerate(columns) if column.count(None) < len(places)]
+        values = list(chain.from_iterable(zip(*(column for _, column in read), strict=True)))
+        names = [plan[at][1] for at, _ in read] * len(places)
+        units = [plan[at][2] for at, _ in read] * len(places)
+        where = [place for place in places for _ in read]
+        return readings_where_there(names, values, units, where)
+
+    def _number(self, cell: str) -> float | None:
+        """Give the number in a cell, which never has a unit of its own."""
+        if len(self.values) >= _MOST_KNOWN:
+            self.values.clear()
+        value = self.values[cell] = quantity(cell, "count")
+        return value
+
+    def _planned(self) -> list[tuple[int, str, str]]:
+        """Find the columns that are read: those whose unit, where the header names units, is the known one."""
+        told = self.units if len(self.units) == len(self.names) else None
+        self.plan = [
+            (column, *_DMON[name])
+            for column, name in enumerate(self.names)
+            if name in _DMON and (told is None or _DMON_UNITS.get(told[column]) == _DMON[name][1])
+        ]
+        return self.plan
 
 
 def monitor_header(line: str) -> Monitor | None:

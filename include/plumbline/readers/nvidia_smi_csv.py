@@ -62,14 +62,12 @@ def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
     """Give per-GPU readings. Params: gpu (UUID, index or bus id), index, bus_id, timestamp, poll (when several)."""
     wanted = expected_words(expect, "fields")
     rows = Rows(wanted)
-    first, previous = "", None
-    for line in source.lines():
-        if previous is not None:
-            yield from rows.line(previous)
-        first = first or line.strip()[:80]
-        previous = line
-    if previous is not None:
-        yield from rows.line(previous, ended=source.ends_whole)
+    first = ""
+    for lines in source.line_blocks():
+        for line in lines:
+            if due := rows.line(line, ended=source.ends_whole):
+                yield from due
+        first = first or next((line.strip()[:80] for line in lines if line.strip()), "")
     yield from rows.end()
     if rows.said is None and (not rows.tables or (rows.assumed and not rows.tables[0].rows)):
         hint = "" if wanted else "; for noheader say what was queried: --expect fields=index,name,…"

@@ -69,11 +69,11 @@ _COMMANDS = (
     re.compile(r"(?:#{1,4}|={2,10}|-{2,10}|>{1,3}) ?`?(?P<command>nvidia-smi\b[^=\n`]*?)`?(?: ?[=-]{2,10})?:?"),
 )
 _NIC = re.compile(r"\s{1,8}(NIC\d{1,3}): (\S{1,60})\s*")
-_HINT = re.compile(r"GPU|gpu|NVIDIA-SMI|NVML|No devices|handle|NIC\d|, ?\w+[._]\w+|uuid|index")
-"""A line without any of these begins no output."""
+_HINT = re.compile(r"NIC\d|, ?\w+[._]\w+")
 _GPU_LINE = re.compile(r"GPU \d{1,3}: .{1,80} \(UUID: GPU-")
 _SHOWN = 90
 _MOST = 1000
+_ROWS_AT_ONCE = 64
 
 
 @dataclass(slots=True)
@@ -92,6 +92,9 @@ class _Capture:
     said: str | None = None
     """What the tool says that it can't do, the first time."""
 
+    section: Mapping[str, Scalar] = field(default_factory=dict)
+    """In which section of the capture the next reading stands, as a param; {} before any command."""
+
 
 def sniff(head: str) -> float:
     """Look for the table's banner, a matrix, a listing, or a command of a capture."""
@@ -107,6 +110,15 @@ def sniff(head: str) -> float:
     return score
 
 
+def _may_begin(line: str) -> bool:
+    """Say whether a line may begin an output; one chain of tests, for it runs on every line of long logs."""
+    return (
+        "GPU" in line or "gpu" in line or "NVIDIA-SMI" in line or "NVML" in line or "No devices" in line
+        or "handle" in line or "uuid" in line or "index" in line
+        or (("," in line or "NIC" in line) and _HINT.search(line) is not None)
+    )  # fmt: skip
+
+
 def _command(line: str) -> str | None:
     """Give the command that a line of a capture names, or None."""
     if "nvidia-smi" not in line and not line.startswith("# $ "):
@@ -120,14 +132,22 @@ def _command(line: str) -> str | None:
 def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
     """Give readings of tables, monitors and links. Params: gpu (index), bus_id, mig, link, peer, poll, section."""
     capture = _Capture()
-    first, previous = "", None
-    for line in source.lines():
-        if previous is not None:
-            yield from _line(capture, previous, ended=True)
-        first = first or line.strip()[:80]
-        previous = line
-    if previous is not None:
-        yield from _line(capture, previous, ended=source.ends_whole)
+    first = ""
+    for lines in source.line_blocks():
+        ended = source.ends_whole
+        at = 0
+        while at < len(lines):
+            current, line = capture.current, lines[at]
+            if type(current) is Monitor and ended:
+                taken, due = current.rows(lines[at : at + _ROWS_AT_ONCE], capture.section)
+                yield from due
+                at += taken
+                if taken:
+                    continue
+            at += 1
+            if current is not None or _may_begin(line) or _command(line) is not None:
+                yield from _line(capture, line, ended=ended)
+        first = first or next((line.strip()[:80] for line in lines if line.strip()), "")
     yield from _close(capture)
     if not capture.parts and not capture.commands and capture.said is None:
         raise OutputError("nothing that nvidia-smi prints for people", source=source.name, excerpt=first)
@@ -140,8 +160,9 @@ def _line(capture: _Capture, raw: str, *, ended: bool) -> Iterator[Reading]:
         yield from _close(capture)
         if len(capture.commands) < _MOST:
             capture.commands.append(command[:_SHOWN])
+            capture.section = {"section": len(capture.commands) - 1}
         return
-    if capture.current is None and not _HINT.search(raw):
+    if capture.current is None and not _may_begin(raw):
         return
     line = raw if isinstance(capture.current, (Rows, Monitor)) else strip_prefix(raw)
     if capture.said is None and ("NVIDIA-SMI" in line or "NVML" in line or "No devices" in line or "handle" in line):
@@ -216,12 +237,9 @@ def _close(capture: _Capture) -> Iterator[Reading]:
 
 def _place(capture: _Capture, readings: Iterable[Reading]) -> Iterator[Reading]:
     """Say of readings in which section of a capture they stand."""
-    section = len(capture.commands) - 1
+    section = capture.section
     for item in readings:
-        if section < 0:
-            yield item
-        else:
-            yield Reading(item.indicator, item.value, item.unit, {**item.params, "section": section})
+        yield Reading(item.indicator, item.value, item.unit, {**item.params, **section}) if section else item
 
 
 def _facts(capture: _Capture, crlf: int) -> Iterator[Fact]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import compress
 from typing import Any, Protocol
 
 from plumbline.model import Params, Scalar
@@ -66,6 +67,17 @@ def readings_of(
     for draft in drafts:
         draft.__class__ = Reading
     return drafts
+
+
+def readings_where_there(
+    indicators: Sequence[str], values: Sequence[float | None], units: Sequence[str], params: Sequence[Params]
+) -> list[Reading]:
+    """Give what `readings_of` gives of the places that have a value."""
+    there = [value for value in values if value is not None]
+    if len(there) == len(values):
+        return readings_of(indicators, there, units, params)
+    kept = [value is not None for value in values]
+    return readings_of(compress(indicators, kept), there, compress(units, kept), compress(params, kept))
 
 
 @dataclass(frozen=True, slots=True)
