@@ -86,6 +86,13 @@ def test_what_has_no_direction_has_no_limit():
     assert limits_from_history(history({1: [1.0]}, indicator="unknown"), POLICY, BETTER) == ()
 
 
+def test_a_share_of_the_peers_has_no_history_of_its_own():
+    frame = pd.concat(
+        [history({1: [1.0]}, indicator="share_of_peer_median"), history({1: [5.0]}, indicator="read_iops")]
+    )
+    assert [limit.indicator for limit in limits_from_history(frame, POLICY)] == ["read_iops"]
+
+
 def test_too_few_runs_and_no_history_give_no_limit():
     assert limits_from_history(history({1: [1.0, 2.0, 3.0]}), Baseline(min_runs=2), BETTER) == ()
     assert limits_from_history(history({}), POLICY, BETTER) == ()

@@ -98,9 +98,11 @@ def limits_from_history(
 
 
 def _dictionary() -> dict[tuple[str, str], Better]:
+    """Give the direction of what has a usual value; a node's share of its peers is judged among tonight's peers."""
     from plumbline.indicators import indicators  # noqa: PLC0415 - imports every benchmark
+    from plumbline.indicators.definitions import SHARE_OF_PEERS  # noqa: PLC0415
 
-    return {key: item.better for key, item in indicators().items() if item.judged}
+    return {key: item.better for key, item in indicators().items() if item.judged and key[1] != SHARE_OF_PEERS}
 
 
 def _widened(policy: Baseline, scatter: tuple[float, float]) -> Baseline:
