@@ -21,8 +21,10 @@ from plumbline.execution import lock
 from plumbline.execution.environment import hardware_identity, software_environment
 from plumbline.execution.launcher import launcher
 from plumbline.execution.plan import make_plan, plan_data
-from plumbline.suites.suite import Baseline, Suite, load_suite
+from plumbline.model import VerdictKind
+from plumbline.suites.suite import ALWAYS_BLOCKING, Baseline, Suite, load_suite
 from plumbline.tracking.run_directory import RunDirectory, link_latest, misplaced, new_run_id
+from plumbline.validation.seals import note_seal
 
 Progress = Callable[[str], None]
 
@@ -149,6 +151,7 @@ def seal(run_dir: Path) -> str:
     """End the run's evidence, give the cluster back, and give the manifest's digest."""
     run = RunDirectory.open(run_dir)
     digest = run.seal(_clock(run))
+    note_seal(run)
     lock.release(_results_of(run) / run.path.parent.parent.name, run.run_id)
     link_latest(_results_of(run), run)
     return digest
@@ -230,15 +233,42 @@ def _refuse_changed(run: RunDirectory, *rewritten: str) -> None:
 
 
 def gate(run_dir: Path) -> GateResult:
-    """Read the gate's word from verdict.json. Raises OutputError when the run is not judged or derived/ is stale."""
+    """Read the gate's word from verdict.json.
+
+    Raises OutputError when the run is not judged, derived/ is not what its judge wrote of this evidence, or the word is
+    open and evidence has changed since. Raw output that is gone (`plumbline prune`) takes nothing back.
+    """
     run = RunDirectory.open(run_dir)
     data = run.read_derived("verdict.json")
-    problems = [p for p in run.problems() if p["path"] in ("derived/verdict.json", "derived/provenance.json")]
-    if problems:
-        raise OutputError(f"derived/ doesn't belong to this evidence: {problems[0]['problem']}", source=run.run_id)
-    if reason := misplaced(run, data):
+    problems = list(run.problems())
+    own = [p for p in problems if p["path"] in ("derived/verdict.json", "derived/provenance.json")]
+    if own:
+        raise OutputError(f"derived/ doesn't belong to this evidence: {own[0]['problem']}", source=run.run_id)
+    if reason := misplaced(run, data) or contradiction(data):
         raise OutputError(reason, source=run.run_id)
+    if data["gate"] == "open" and (touched := next(filter(_takes_back, problems), None)):
+        raise OutputError(f"{touched['path']} is {touched['problem']} since it was judged", source=run.run_id)
     return GateResult(open=data["gate"] == "open", verdict=data["verdict"], reasons=tuple(data["reasons"]))
+
+
+def _takes_back(problem: Mapping[str, str]) -> bool:
+    pruned = problem["problem"] == "missing" and problem["path"].startswith("evidence/raw/")
+    return problem["path"].startswith("evidence/") and not pruned
+
+
+def contradiction(verdict: Mapping[str, Any]) -> str | None:
+    """Say that verdict.json is not in a form, or says open beside what closes; None when it agrees with itself."""
+    reasons, word = verdict.get("reasons"), verdict.get("gate")
+    if (
+        word not in ("open", "closed")
+        or verdict.get("verdict") not in set(VerdictKind)
+        or not isinstance(reasons, list)
+    ):
+        return "verdict.json has no gate, verdict and reasons in their form: judge the run again"
+    closing = [reason for reason in reasons if not isinstance(reason, Mapping) or reason.get("blocks") is not False]
+    if word == "open" and (closing or verdict["verdict"] in ALWAYS_BLOCKING):
+        return f"verdict.json says open, {verdict['verdict']}, with {len(closing)} reasons that close it"
+    return None
 
 
 def approve(run_dir: Path, *, by: str, comment: str, kind: str = "approve_baseline") -> dict[str, Any]:

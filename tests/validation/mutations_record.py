@@ -262,12 +262,21 @@ PLANS = (
              apply=lambda night: (night.run.evidence / "plan.json").write_text("{")),
 )  # fmt: skip
 
+
+def sealed_again(night: Broken) -> None:
+    """The seal is broken, a record bettered, and the evidence sealed once more: every digest fits."""
+    (night.run.evidence / "manifest.json").unlink()
+    night.record(NCCL, reason="nothing happened")
+    night.seal()
+
+
 SEALS = (
     tampered("one digit of raw output changed", one_digit, Code.EVIDENCE_CHANGED),
     tampered("a record removed", lambda night: night.record_path(NCCL).unlink(), Code.EVIDENCE_CHANGED),
     tampered("a file added", lambda night: (night.run.evidence / "records" / "more.json").write_text("{}"),
              Code.EVIDENCE_CHANGED),
     tampered("the seal removed", lambda night: (night.run.evidence / "manifest.json").unlink(), error="unfinished"),
+    tampered("the seal removed, a record changed and sealed again", sealed_again, Code.EVIDENCE_CHANGED),
     tampered("the seal emptied", lambda night: (night.run.evidence / "manifest.json").write_text("{}"),
              Code.EVIDENCE_CHANGED),
 )  # fmt: skip

@@ -19,7 +19,8 @@ from plumbline.model import Scalar, to_plain
 from plumbline.readers.reading import Completeness, Fact, Item, Reading, Status
 from plumbline.suites.suite import load_suite, suite_folders
 from plumbline.tracking.judged_run import VERDICT, why_untrusted
-from plumbline.tracking.run_directory import RUN_ID, RunDirectory, find_runs, misplaced, run_time
+from plumbline.tracking.run_directory import MANIFEST, RUN_ID, RunDirectory, find_runs, misplaced, run_time
+from plumbline.validation.seals import seal_problems
 
 Commands = argparse._SubParsersAction  # the type has no public name
 
@@ -223,7 +224,7 @@ def _word(run: RunDirectory) -> dict[str, str]:
         return {"verdict": "unfinished", "gate": "closed"}
     try:
         data = run.read_derived(VERDICT)
-        reason = why_untrusted(run, VERDICT) or misplaced(run, data)
+        reason = why_untrusted(run, VERDICT) or misplaced(run, data) or stages.contradiction(data)
         return {"verdict": reason or str(data["verdict"]), "gate": "closed" if reason else str(data["gate"])}
     except (OutputError, KeyError, TypeError):
         return {"verdict": "not judged", "gate": "closed"}
@@ -247,7 +248,10 @@ _LISTS = {
 
 
 def _verify(chosen: argparse.Namespace) -> int:
-    problems = list(stages.find_run(chosen.run_dir).problems())
+    run = stages.find_run(chosen.run_dir)
+    problems = list(run.problems())
+    if any(seal_problems(run)):
+        problems.append({"problem": "changed", "path": f"evidence/{MANIFEST}"})
     for problem in problems:
         print(json.dumps(problem))
     return ExitCode.CLOSED if problems else ExitCode.OK

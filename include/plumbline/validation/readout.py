@@ -30,6 +30,7 @@ from plumbline.model import (
 from plumbline.readers.reading import Status
 from plumbline.tracking.run_directory import RunDirectory
 from plumbline.validation.record_checks import launch_fields, launch_place, outcome_problems, record_verdicts
+from plumbline.validation.seals import seal_problems
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +118,8 @@ def read_run(run: RunDirectory) -> Readout:
     suite_name = plan.suite
     verdicts = [*_evidence_verdicts(run, plan), *_gap_verdicts(plan)]
     records, about_records = _records_by_launch(run, plan)
+    ends = [record.ended_at for record, _ in records.values() if record is not None]
+    verdicts += [verdict(Code.EVIDENCE_CHANGED, "seal", problem) for problem in seal_problems(run, ends)]
     begun = _begun(run)
     verdicts += about_records
     hardware = run.read_evidence("environment").get("hardware", {}).get("hardware_id")

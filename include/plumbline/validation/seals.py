@@ -1,0 +1,78 @@
+"""Whether evidence still bears its first seal. A manifest can be deleted, and what was changed meanwhile sealed anew.
+
+results/<cluster>/seals.jsonl lists every seal when it is made: run, digest of the manifest, time. Beside it, people's
+decisions bear the digest that they were made on, and the seal bears its time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from plumbline.execution.environment import utc_now
+from plumbline.tracking.run_directory import RunDirectory
+
+SEALS = "seals.jsonl"
+LATEST_SEAL = timedelta(hours=24)
+"""How long evidence may lie open after its last launch. Assumption: a day for an orchestrator that was down."""
+
+
+def note_seal(run: RunDirectory) -> None:
+    """Add the run's seal to its cluster's list, once however often this is called. Raises OSError."""
+    digest = run.manifest_sha256()
+    if any(item.get("manifest_sha256") == digest for item in _entries(_list_of(run), run.run_id)):
+        return
+    line = {"run_id": run.run_id, "suite": run.path.parent.name, "manifest_sha256": digest, "noted_at": utc_now()}
+    with _list_of(run).open("a", encoding="utf-8") as stream:
+        stream.write(json.dumps(line, sort_keys=True) + "\n")
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def seal_problems(run: RunDirectory, ended_at: Iterable[str] = ()) -> Iterator[str]:
+    """Say what speaks against a run's seal being its first. `ended_at` are the ends of its launches, as recorded."""
+    if not run.sealed:
+        return
+    digest = run.manifest_sha256()
+    listed = list(_entries(_list_of(run), run.run_id))
+    if any("manifest_sha256" not in item for item in listed):
+        yield f"the list of seals ({SEALS}) is damaged where it names this run"
+    elif listed and listed[0]["manifest_sha256"] != digest:
+        yield f"it was sealed at {listed[0].get('noted_at')} and has another seal now: it was opened since"
+    decided = [item for item in _entries(run.path / "decisions.jsonl", run.run_id) if "manifest_sha256" in item]
+    if other := next((item for item in decided if item["manifest_sha256"] != digest), None):
+        yield f"{other.get('by')} decided on it under another seal at {other.get('decided_at')}"
+    sealed, ends = run.sealed_at(), [moment for text in ended_at if (moment := _moment(text)) is not None]
+    if sealed is not None and ends and sealed - max(ends) > LATEST_SEAL:
+        open_h = (sealed - max(ends)) / timedelta(hours=1)
+        yield f"it lay open for {open_h:.0f} hours between its last launch and its seal"
+
+
+def _list_of(run: RunDirectory) -> Path:
+    return run.path.parents[1] / SEALS
+
+
+def _entries(path: Path, run_id: str) -> Iterator[dict[str, Any]]:
+    """Give the lines of a list that name the run; an unreadable one of them is an empty entry."""
+    if not path.is_file():
+        return
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        if run_id not in line:
+            continue
+        try:
+            item = json.loads(line)
+        except json.JSONDecodeError:
+            item = {}
+        yield item if isinstance(item, dict) else {}
+
+
+def _moment(text: str) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        return None
+    return moment if moment.tzinfo is not None else None
