@@ -146,7 +146,8 @@ def gpus_of(when: str, change: Callable[[list[dict[str, Any]]], object]) -> Call
 
     def apply(night: Broken) -> None:
         snapshots = night.read_record(NCCL)["snapshots"]
-        mine = [gpu for gpu in snapshots[when]["gpus"] if gpu["node"] == snapshots[when]["gpus"][0]["node"]]
+        node = snapshots[when]["gpus"][0]["index"].partition("/")[0]
+        mine = [gpu for gpu in snapshots[when]["gpus"] if gpu["index"].startswith(f"{node}/")]
         others = snapshots[when]["gpus"][len(mine) :]
         change(mine)
         snapshots[when]["gpus"] = [*mine, *others]

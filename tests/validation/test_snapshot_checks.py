@@ -34,8 +34,8 @@ def record(asked: LaunchSpec, snapshots: Any, **more: Any) -> RunRecord:
 
 
 def gpus(count: int = 4, node: str | None = None, **first: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = [{**GPU, "index": str(i), "uuid": f"GPU-{node}-{i}"} for i in range(count)]
-    found = [{**gpu, "node": node} if node else gpu for gpu in found]
+    where = f"{node}/" if node else ""
+    found: list[dict[str, Any]] = [{**GPU, "index": f"{where}{i}", "uuid": f"GPU-{node}-{i}"} for i in range(count)]
     if found:
         found[0] |= {key.replace("__", "."): value for key, value in first.items()}
     return found
@@ -104,7 +104,7 @@ def test_what_is_wrong_names_node_and_gpu_and_is_said_once():
     hot = [*gpus(node="n1"), *gpus(node="n2", clocks_throttle_reasons__active="0x0000000000000048")]
     [(code, message)] = problems(hot, hot, asked)
     assert code is Code.THROTTLED
-    assert message.startswith("n2 GPU 0: hardware slowdown, hardware thermal slowdown")
+    assert message.startswith("GPU n2/0: hardware slowdown, hardware thermal slowdown")
 
 
 @pytest.mark.parametrize(

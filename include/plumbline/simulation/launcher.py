@@ -178,7 +178,7 @@ def _record(
 def snapshots(night: Night, nodes: Sequence[str]) -> dict[str, Any]:
     """Give which GPUs every node has before the launch, and what nvidia-smi tells of them after it."""
     gpus = [gpu for name in nodes for gpu in _gpus(night, night.node(name), several=len(nodes) > 1)]
-    before = [{key: gpu[key] for key in ("node", "index", "uuid") if key in gpu} for gpu in gpus]
+    before = [{key: gpu[key] for key in ("index", "uuid")} for gpu in gpus]
     return {"before": {"gpus": before}, "after": {"gpus": gpus}}
 
 
@@ -190,8 +190,7 @@ def _gpus(night: Night, node: int, *, several: bool) -> list[dict[str, str]]:
     throttle, retired = truth.throttle[node].tolist(), truth.retired[node].tolist()
     return [
         {
-            **({"node": name} if several else {}),
-            "index": str(g),
+            "index": f"{name}/{g}" if several else str(g),
             "uuid": f"GPU-sim-{name}-{g}",
             "clocks.current.sm": str(round(model.sm_clock_mhz * clocks[g])),
             "clocks.max.sm": str(model.sm_clock_mhz),

@@ -5,7 +5,7 @@ PCIe width and the memory errors. What speaks against a GPU is the cluster's FAI
 where others do. Where nothing was asked, or the answer can't be read, nobody knows whether the numbers are those of a
 throttled GPU: a WARN, which a nightly shows and which closes an acceptance.
 
-A snapshot holds `gpus`, one mapping of nvidia-smi's fields a GPU; in a record of several hosts each names its `node`.
+A snapshot holds `gpus`, one mapping of nvidia-smi's fields a GPU; in a record of several hosts `index` is 'node/index'.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _missing(spec: LaunchSpec, record: RunRecord, gpus: Sequence[Gpu]) -> Iterat
     one_host = len(record.hosts) < 2
     places: dict[str | None, set[str]] = {None: set()} if one_host else {name: set() for name in spec.nodes}
     for gpu in gpus:
-        place = None if one_host else gpu.get("node")
+        place = None if one_host else str(gpu.get("index")).rpartition("/")[0]
         if place in places:
             places[place].add(str(gpu.get("uuid") or gpu.get("index")))
     for place, seen in places.items():
@@ -137,8 +137,7 @@ def _state(cells: tuple[str, ...]) -> tuple[tuple[tuple[Code, str], ...], tuple[
 
 
 def _name(gpu: Gpu) -> str:
-    node = f"{gpu['node']} " if gpu.get("node") else ""
-    return f"{node}GPU {gpu.get('index', '?')}"
+    return f"GPU {gpu.get('index', '?')}"
 
 
 def _number(text: str) -> float | None:
