@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from plumbline.readers.reading import Reading
+from plumbline.model import Params
+from plumbline.readers.reading import Reading, readings_where_there
 
 
 @dataclass(slots=True)
@@ -28,13 +28,15 @@ class Matrix:
             return False
         return abs(sum(cells) - self.printed_sum) <= digits * (len(cells) + 1) + 1e-6 * abs(self.printed_sum)
 
-    def readings(self) -> Iterator[Reading]:
+    def readings(self) -> list[Reading]:
         """Give the cells, and the sum of a bandwidth."""
         indicator = "bandwidth" if self.unit == "GB/s" else "latency"
-        for label, row in self.rows:
-            for column, value in zip(self.columns, row, strict=True):
-                if value is not None:
-                    params = {"test": self.name, "row": label, "column": column}
-                    yield Reading(indicator, value, self.unit, params)
+        count = len(self.rows) * len(self.columns)
+        values = [value for _, row in self.rows for value in row]
+        places: list[Params] = [
+            {"test": self.name, "row": label, "column": column} for label, _ in self.rows for column in self.columns
+        ]
+        found = readings_where_there([indicator] * count, values, [self.unit] * count, places)
         if self.printed_sum is not None and indicator == "bandwidth":
-            yield Reading("bandwidth_sum", self.printed_sum, "GB/s", {"test": self.name})
+            found.append(Reading("bandwidth_sum", self.printed_sum, "GB/s", {"test": self.name}))
+        return found

@@ -26,10 +26,8 @@ _SUM = re.compile(
 _CELL = re.compile(r"N/A|[0-9]{1,9}\.[0-9]{2}", re.ASCII)
 _FOOTER = "The reported results may not reflect the full capabilities"
 _OLD_NOTE = "This tool reports current measured bandwidth"
-_WORDS = (
-    "unning ", "Waiv", "RROR", "Error", "B/s", "(ns)", "SUM ", "PERF", "ersion", "Device ", "Process", "NOTE", "{",
-    "Warning",
-)  # fmt: skip
+_ROW = re.compile(r"\s*[0-9]{1,4}(?:\s+(?:N/A|[0-9]{1,9}\.[0-9]{2}))+\s*", re.ASCII)
+"""A row whose label is a number: nothing that a launcher puts before a line looks like its beginning."""
 _MOST_COLUMNS = 4096
 _LARGEST_REPORT = 64 << 20
 
@@ -60,6 +58,19 @@ class Outcome:
         return [name for name in self.tests if name not in given]
 
 
+def _is_of_interest(line: str) -> bool:
+    """Say whether a line may be nvbandwidth's; one chain of tests, for it runs on every line of long logs."""
+    return (
+        "unning " in line or "Waiv" in line or "RROR" in line or "Error" in line or "B/s" in line or "(ns)" in line
+        or "SUM " in line or "PERF" in line or "ersion" in line or "Device " in line or "Process" in line
+        or "NOTE" in line or "{" in line or "Warning" in line
+    )  # fmt: skip
+
+
+def _numbers(cells: list[str]) -> list[float | None]:
+    return [None if cell == "N/A" else float(cell) for cell in cells]
+
+
 class TextScan:
     """Collects an Outcome; what looks like a JSON report is only gathered in `report_lines`."""
 
@@ -74,7 +85,9 @@ class TextScan:
 
     def feed(self, line: str, whole: bool) -> None:
         """Take over one line; `whole` says that it had its line end."""
-        if not (self.report_lines or self._matrix or self._unit or any(word in line for word in _WORDS)):
+        if self._matrix is not None and whole and self._plain_row(self._matrix, line):
+            return
+        if not (self.report_lines or self._matrix or self._unit or _is_of_interest(line)):
             return
         text = strip_prefix(line)
         if self.report_lines or (text.lstrip()[:1] == "{" and not self._test):
@@ -90,7 +103,7 @@ class TextScan:
             self._begin_matrix(text)
         elif self._matrix is not None and text.strip() and self._row(self._matrix, text):
             return
-        elif any(word in text for word in _WORDS):
+        elif _is_of_interest(text):
             self._line(text.strip())
 
     def _begin_matrix(self, text: str) -> None:
@@ -100,6 +113,16 @@ class TextScan:
             self._tear(text)
             return
         self._matrix = Matrix(self._test, unit, labels)
+
+    def _plain_row(self, matrix: Matrix, line: str) -> bool:
+        """Take a row whose label is a number. False when the line is none."""
+        if self.report_lines or self._unit is not None or not _ROW.fullmatch(line):
+            return False
+        label, *cells = line.split()
+        if len(cells) != len(matrix.columns):
+            return False
+        matrix.rows.append((label, _numbers(cells)))
+        return True
 
     def _row(self, matrix: Matrix, text: str) -> bool:
         """Take a row of the open matrix. False when the line is none."""
@@ -111,7 +134,7 @@ class TextScan:
             self._tear(text)
             return True
         label = " ".join(cells[: -len(matrix.columns)])
-        matrix.rows.append((label, [None if cell == "N/A" else float(cell) for cell in values]))
+        matrix.rows.append((label, _numbers(values)))
         return True
 
     def _tear(self, text: str) -> None:

@@ -6,6 +6,7 @@ import csv
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from plumbline.model import Scalar
 from plumbline.readers._gpu_state import CSV_FIELDS, Field, common, complaint, reading
@@ -25,7 +26,7 @@ _TEXT_FIELDS = frozenset(
 )  # fmt: skip
 _MEMORY = Field("process_memory", "MiB")
 _FAULTY = ("[", "E", "e")
-_UNSEEN = object()
+_UNSEEN: Any = object()
 _UNREADABLE = "unreadable cell"
 _MOST_KNOWN = 4096
 _MOST_HELD = 65536

@@ -57,20 +57,16 @@ def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
     """Give readings matrix by matrix, then facts. Raises OutputError when there is no banner, test or report."""
     wanted_tests, wanted_devices = expected_words(expect, "tests"), expected_count(expect, "devices")
     scan = TextScan()
-    held: str | None = None
     first = ""
-    for line in source.lines():
-        if held is not None:
-            scan.feed(held, True)
-            first = first or held[:200]
-        held = line
-    if held is not None:
-        scan.feed(held, source.ends_whole)
+    for lines in source.line_blocks():
+        for line in lines:
+            scan.feed(line, source.ends_whole)
+        first = first or next((line[:200] for line in lines if line), "")
     outcome = scan.finish()
     if scan.report_lines:
         read_report("\n".join(scan.report_lines), outcome, _MOST_REPORT_BYTES)
     if not outcome.touched:
-        raise OutputError("no banner, test or report of nvbandwidth", source=source.name, excerpt=first or held or "")
+        raise OutputError("no banner, test or report of nvbandwidth", source=source.name, excerpt=first)
     for matrix in outcome.matrices:
         yield from matrix.readings()
     for name, value in _facts(outcome).items():

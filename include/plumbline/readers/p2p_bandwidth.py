@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain, repeat
 from typing import Any
 
 from plumbline.errors import OutputError
-from plumbline.model import Scalar
+from plumbline.model import Params, Scalar
 from plumbline.readers._expectations import expected_count
 from plumbline.readers.framing import strip_prefix
-from plumbline.readers.reading import Completeness, Fact, Item, Reading, Status
+from plumbline.readers.reading import Completeness, Fact, Item, Reading, Status, readings_of
 from plumbline.readers.source import Source
 
 NAME = "p2p_bandwidth"
@@ -64,6 +65,7 @@ _REQUIRED = (
     ("Bidirectional", "Enabled"), ("gpu", "Disabled"), ("gpu", "Enabled"),
 )  # fmt: skip
 _MOST_DEVICES = 1024
+_LONGEST_LINE = 20 * _MOST_DEVICES
 
 
 @dataclass(slots=True)
@@ -80,20 +82,22 @@ class _Matrix:
     def is_whole(self) -> bool:
         return len(self.rows) == self.size
 
-    def readings(self) -> Iterator[Reading]:
+    def readings(self) -> list[Reading]:
         bandwidth = self.kind in ("Unidirectional", "Bidirectional")
         name = f"{self.kind.lower()}_{'bandwidth' if bandwidth else 'latency'}"
-        unit = "GB/s" if bandwidth else "us"
+        local = "local_bandwidth" if bandwidth else "local_latency"
+        unit, enabled, size = "GB/s" if bandwidth else "us", self.enabled, self.size
         more: dict[str, Scalar] = {"mode": self.mode} if self.mode else {}
-        for source, row in enumerate(self.rows):
-            for target, value in enumerate(row):
-                if source == target:
-                    kind = {"matrix": self.kind.lower(), "p2p": self.enabled, **more}
-                    local = "local_bandwidth" if bandwidth else "local_latency"
-                    yield Reading(local, value, unit, {"gpu": source, **kind})
-                else:
-                    at = {"source": source, "target": target, "p2p": self.enabled, **more}
-                    yield Reading(name, value, unit, at)
+        places: list[Params] = [
+            {"source": source, "target": target, "p2p": enabled, **more}
+            for source in range(size)
+            for target in range(size)
+        ]
+        names = [name] * (size * size)
+        for gpu in range(size):
+            names[gpu * size + gpu] = local
+            places[gpu * size + gpu] = {"gpu": gpu, "matrix": self.kind.lower(), "p2p": enabled, **more}
+        return readings_of(names, chain.from_iterable(self.rows), repeat(unit), places)
 
     def summary(self) -> dict[str, Any]:
         values = [value for i, row in enumerate(self.rows) for j, value in enumerate(row) if i != j]
@@ -115,8 +119,15 @@ class _Scan:
         self._open: _Matrix | None = None
 
     def feed(self, line: str, whole: bool) -> None:
-        if self._open is not None and self._row(self._open, strip_prefix(line), whole):
-            return
+        matrix = self._open
+        if matrix is not None:
+            # A line of numbers alone has nothing before it that a launcher put there.
+            match = _ROW.fullmatch(line) if whole and len(line) < _LONGEST_LINE else None
+            if match is not None:
+                self._take_cells(matrix, match)
+                return
+            if self._row(matrix, strip_prefix(line), whole):
+                return
         if whole and (
             "P2P" in line or "Device" in line or "\\D" in line or "PU" in line or "rror" in line or "ail" in line
         ):
@@ -126,7 +137,7 @@ class _Scan:
         """Take a row of the open matrix. False when the line is none."""
         if not text.strip():
             return True
-        match = _ROW.fullmatch(text) if whole and len(text) < 20 * _MOST_DEVICES else None
+        match = _ROW.fullmatch(text) if whole and len(text) < _LONGEST_LINE else None
         if match is None:
             if text.lstrip()[:1].isdigit() or not whole:
                 self.torn = self.torn or text.strip()[:160]
@@ -136,18 +147,21 @@ class _Scan:
                 self.torn = self.torn or f"{matrix.title} has {len(matrix.rows)} of {matrix.size} rows"
             self._open = None
             return False
-        cells = [float(cell) for cell in match[2].split()]
-        if int(match[1]) != len(matrix.rows) or len(cells) != matrix.size or matrix.is_whole:
-            self.torn = self.torn or text.strip()[:160]
-            self._open = None
-            return True
-        matrix.rows.append(cells)
+        self._take_cells(matrix, match)
         return True
+
+    def _take_cells(self, matrix: _Matrix, match: re.Match[str]) -> None:
+        cells = list(map(float, match[2].split()))
+        if int(match[1]) != len(matrix.rows) or len(cells) != matrix.size or matrix.is_whole:
+            self.torn = self.torn or match[0].strip()[:160]
+            self._open = None
+        else:
+            matrix.rows.append(cells)
 
     def _line(self, text: str) -> None:
         if match := _TITLE.fullmatch(text.strip()):
             self._title, self.titles = match, self.titles + 1
-        elif (match := _HEADER.fullmatch(text[: 20 * _MOST_DEVICES])) and self._title is not None:
+        elif (match := _HEADER.fullmatch(text[:_LONGEST_LINE])) and self._title is not None:
             self._header(self._title, match)
         elif match := _DEVICE.match(text.strip()):
             if len(self.devices) < _MOST_DEVICES:
@@ -188,20 +202,14 @@ def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
     """Give readings matrix by matrix, then facts. Raises OutputError when there is neither banner nor matrix."""
     wanted = expected_count(expect, "devices")
     scan = _Scan()
-    held: str | None = None
     first = ""
-    for line in source.lines():
-        if held is not None:
-            scan.feed(held, True)
-            first = first or held[:200]
-        held = line
-    if held is not None:
-        scan.feed(held, source.ends_whole)
+    for lines in source.line_blocks():
+        for line in lines:
+            scan.feed(line, source.ends_whole)
+        first = first or next((line[:200] for line in lines if line), "")
     scan.finish()
     if not scan.titles and not scan.devices:
-        raise OutputError(
-            "no banner or matrix of p2pBandwidthLatencyTest", source=source.name, excerpt=first or held or ""
-        )
+        raise OutputError("no banner or matrix of p2pBandwidthLatencyTest", source=source.name, excerpt=first)
     whole = [matrix for matrix in scan.matrices if matrix.is_whole]
     for matrix in whole:
         yield from matrix.readings()
