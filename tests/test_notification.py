@@ -1,5 +1,7 @@
 import email
+import json
 import re
+import shutil
 import socket
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,9 +12,10 @@ from pathlib import Path
 import pytest
 from aiosmtpd.controller import Controller
 
-from plumbline.errors import ConfigError, NotificationError
+from plumbline.errors import ConfigError, NotificationError, OutputError
 from plumbline.model import Code, Device, Origin, verdict
 from plumbline.notification import Message, SmtpSettings, compose, send, smtp_settings
+from plumbline.tracking.run_directory import RunDirectory
 from tests.run_builder import Scenario, build_run, rewrite_json
 
 LOCAL = Scenario(nodes=1)
@@ -84,6 +87,62 @@ def test_it_is_verdict_jsons_word_that_is_told_not_a_new_judgement(tmp_path: Pat
     run = build_run(tmp_path, LOCAL)
     rewrite_json(run, "verdict.json", verdict="FAIL", gate="closed")
     assert compose(run).subject.startswith("FAIL, gate closed")
+
+
+def edited(run: RunDirectory, name: str, **changes: object) -> None:
+    path = run.derived / name
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def opened(run: RunDirectory) -> None:
+    edited(run, "verdict.json", gate="open", verdict="PASS", reasons=[])
+
+
+def another_nights(run: RunDirectory) -> None:
+    other = build_run(run.path.parents[2], LOCAL, when=LOCAL.when - timedelta(days=1))
+    shutil.rmtree(run.derived)
+    shutil.copytree(other.derived, run.derived)
+
+
+def contradicting(run: RunDirectory) -> None:
+    """Even under a seal that fits: open, and something that closes."""
+    rewrite_json(run, "verdict.json", gate="open", verdict="PASS")
+
+
+def resealed(run: RunDirectory) -> None:
+    (run.evidence / "manifest.json").unlink()
+    run.seal(LOCAL.when + timedelta(days=9))
+
+
+@pytest.mark.parametrize(
+    ("forge", "words"),
+    [
+        (opened, "derived/ doesn't belong to this evidence: changed"),
+        (another_nights, "derived/ doesn't belong to this evidence"),
+        (contradicting, "verdict.json says open, PASS, with 1 reasons that close it"),
+        (resealed, "derived/ doesn't belong to this evidence: stale_derived"),
+        (lambda run: (run.derived / "launches.json").write_text("[]"), "launches.json was changed"),
+        (lambda run: (run.derived / "verdicts.parquet").write_bytes(b""), "verdicts.parquet was changed"),
+        (lambda run: (run.derived / "provenance.json").unlink(), "derived/ doesn't belong"),
+        (lambda run: (run.derived / "verdict.json").write_text("{"), "verdict.json"),
+    ],
+)
+def test_a_verdict_that_is_not_its_judges_is_told_as_a_closed_gate(tmp_path: Path, forge, words: str):
+    run = build_run(tmp_path, LOCAL, extra=[verdict(Code.TIMEOUT, "run", "hung")])
+    forge(run)
+    message = compose(run)
+    assert (message.verdict, message.gate, message.news) == ("INVALID", "closed", True)
+    assert message.subject.startswith("INVALID, gate closed: local nightly 2026-03-0")
+    assert "can't be trusted" in message.subject and "PASS" not in message.subject + message.text.replace(words, "")
+    assert words in message.text and run.run_id in message.text
+    assert "INVALID, gate closed" in message.html
+
+
+def test_a_run_that_is_not_judged_has_no_message(tmp_path: Path):
+    run = build_run(tmp_path, LOCAL)
+    shutil.rmtree(run.derived)
+    with pytest.raises(OutputError, match="not judged"):
+        compose(run)
 
 
 def test_the_subject_says_what_where_and_of_what_kind(tmp_path: Path):

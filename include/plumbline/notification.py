@@ -17,12 +17,23 @@ from email.utils import formatdate, make_msgid
 from typing import Literal
 from urllib.parse import quote
 
-from plumbline.errors import ConfigError, NotificationError, near_match
+from plumbline import stages
+from plumbline.errors import ConfigError, NotificationError, OutputError, near_match
+from plumbline.model import VerdictKind
 from plumbline.reports.findings import Finding, find
 from plumbline.reports.news import Since, since_previous
 from plumbline.reports.wording import clean, plural, shortened
 from plumbline.tracking.cost import cost
-from plumbline.tracking.judged_run import PROXIES, STAMPS, JudgedRun
+from plumbline.tracking.judged_run import (
+    LAUNCHES,
+    MEASUREMENTS,
+    PROXIES,
+    STAMPS,
+    VERDICT,
+    VERDICTS,
+    JudgedRun,
+    why_untrusted,
+)
 from plumbline.tracking.mlflow_tracking import run_url
 from plumbline.tracking.run_directory import RunDirectory
 
@@ -70,9 +81,14 @@ class SmtpSettings:
 def compose(run: RunDirectory, *, report_url: str | None = None) -> Message:
     """Write the message of a judged run. Raises OutputError for one that is not judged.
 
-    Without `report_url` the report's address is PLUMBLINE_REPORTS_URL and the path below the results folder, or the
-    file's path where that is not set.
+    A verdict that the gate would not take (derived/ is not what the judge wrote of this evidence, or contradicts
+    itself) is told as a closed gate, with the reason and nothing of what it says. Without `report_url` the report's
+    address is PLUMBLINE_REPORTS_URL and the path below the results folder, or the file's path where that is not set.
     """
+    if not (run.derived / VERDICT).is_file():
+        raise OutputError("is not judged: it has no verdict to tell", source=run.run_id)
+    if reason := _untrusted(run):
+        return _refusal(run, reason)
     judged = JudgedRun(run)
     found, since = find(judged), since_previous(judged)
     links = [("Report", report_url or _report_address(run))]
@@ -89,12 +105,40 @@ def compose(run: RunDirectory, *, report_url: str | None = None) -> Message:
     )
 
 
+def _untrusted(run: RunDirectory) -> str | None:
+    """Say why the run's word can't be passed on: what closes `plumbline.stages.gate`, or a file that is told from."""
+    try:
+        stages.gate(run.path)
+    except OutputError as error:
+        return str(error)
+    return why_untrusted(run, VERDICT, VERDICTS, LAUNCHES, MEASUREMENTS)
+
+
+def _refusal(run: RunDirectory, reason: str) -> Message:
+    """Tell a closed gate: names come from the run's place, for what it says of itself is not to be believed."""
+    cluster, suite = run.path.parts[-3:-1]
+    head = f"{VerdictKind.INVALID.value}, gate closed"
+    title = f"{head}: {cluster} {suite} {_day(run.run_id)}, the verdict can't be trusted"
+    lines = [
+        head, f"Cluster {cluster}, suite {suite}, run {run.run_id}", "", f"The verdict can't be trusted: {reason}", "",
+        f"Judge it again from its evidence: plumbline judge {run.run_id}", f"Run directory: {run.path}",
+    ]  # fmt: skip
+    page = "".join(f"<p>{html.escape(clean(line))}</p>" for line in lines if line)
+    return Message(
+        subject=clean(title), text="\n".join(map(clean, lines)), html=page, verdict=VerdictKind.INVALID.value,
+        gate="closed", news=True,
+    )  # fmt: skip
+
+
 def subject(run: JudgedRun) -> str:
     """Give one line: verdict and gate first, then what and where, and what must be said of such numbers."""
     short = [name for name in run.stamps if name != PROXIES]  # said in the text: it concerns training only
     stamp = f" [{', '.join(short)}]" if short else ""
-    day = f"{run.run_id[:4]}-{run.run_id[4:6]}-{run.run_id[6:8]}"
-    return f"{run.verdict.value}, gate {run.summary['gate']}: {run.cluster} {run.suite_name} {day}{stamp}"
+    return f"{run.verdict.value}, gate {run.summary['gate']}: {run.cluster} {run.suite_name} {_day(run.run_id)}{stamp}"
+
+
+def _day(run_id: str) -> str:
+    return f"{run_id[:4]}-{run_id[4:6]}-{run_id[6:8]}"
 
 
 def is_news(run: JudgedRun, since: Since) -> bool:
