@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from plumbline.errors import ConfigError, OutputError
-from plumbline.readers import Completeness, Fact, Reading, Source, Status, read, reader
+from plumbline.readers import Completeness, Fact, Reading, Source, Status, _perftest_scan, read, reader
 from plumbline.units import UNITS
 
 LINE = "-" * 87 + "\n"
@@ -381,3 +381,31 @@ def test_any_mixture_is_read_or_refused(pieces):
     except OutputError:
         return
     assert all(0 <= r.value < 1e25 for r in readings)
+
+
+ROWS = st.sampled_from(
+    [bw_row(65536, 24056.72), bw_row(65536, 24050.5, peak=0), bw_row(2, 11.25), "  7: " + bw_row(8, 40.5), "\n",
+     " 65536      5000\n", bw_row(65536, 1.5)[:-4] + "\n", bw_row(16, 80.5).replace("  ", " \t"), "12, 2.35\n", LINE,
+     bw_header(), "Failed to modify QP\n"]
+)  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(ROWS, max_size=60), st.integers(0, 9))
+def test_rows_that_are_taken_many_at_once_are_read_as_one_by_one(monkeypatch, lines, cut):
+    whole = banner() + bw_header() + "".join(lines)
+    whole = whole[: len(whole) - cut]
+    monkeypatch.setattr(_perftest_scan, "_HELD_ROWS", 3)
+    at_once = parse(whole)
+    monkeypatch.setattr(_perftest_scan.Table, "whole_rows", lambda self, lines: [])
+    assert parse(whole) == at_once
+    monkeypatch.undo()
+
+
+def test_a_long_table_keeps_every_row():
+    text = banner() + bw_header("Gb/sec") + "".join(bw_row(65536, 390 + i / 100) for i in range(6000)) + LINE
+    readings, facts, status = parse(text)
+    assert (facts["rows"], status.status) == (6000, Status.COMPLETE)
+    averages = sorted(values(readings, "bandwidth_average"))
+    assert averages == [pytest.approx(390 + i / 100, abs=0.006) for i in range(6000)]
+    assert len({r.params.get("repeat", 0) for r in readings if r.indicator == "iterations"}) == 6000

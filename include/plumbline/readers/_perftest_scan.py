@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import count
 
 from plumbline.readers._perftest_table import REPORT_NAMES, Table, report_unit
 from plumbline.readers.framing import strip_prefix
@@ -51,6 +52,7 @@ _ERRORS = (
     "Server: Connection",
 )
 _HELD_ROWS = 5000
+_ROWS_AT_ONCE = 64
 _MOST_REMARKS = 10
 _BANNER_LINES = 60
 
@@ -113,7 +115,30 @@ class Scan:
         if table.row_count <= _HELD_ROWS:
             table.rows.append(row)
             return ()
-        return list(table.readings(row, {"table": self.tables.index(table), "repeat": table.row_count}))
+        return self._stream(table, [tuple(row.get(name, "") for name in table.columns)], table.row_count)
+
+    def _stream(self, table: Table, rows: list[tuple[str, ...]], first: int) -> list[Reading]:
+        """Give the readings of rows too many to be held; `first` is the number of the first of them."""
+        number = self.tables.index(table)
+        cells = dict(zip(table.columns, zip(*rows, strict=True), strict=True))
+        return table.readings(cells, ({"table": number, "repeat": repeat} for repeat in count(first)))
+
+    def feed_all(self, lines: list[str], whole: bool) -> Iterator[Iterable[Reading]]:
+        """Take over lines; `whole` says that they had their line ends. Gives the readings as they are due."""
+        at = 0
+        while at < len(lines):
+            table = self._filling
+            if table is not None and table.row_count >= _HELD_ROWS and whole and not self._depth:
+                # A row of numbers alone has nothing before it that a launcher put there.
+                rows = table.whole_rows(lines[at : at + _ROWS_AT_ONCE])
+                if rows:
+                    table.row_count += len(rows)
+                    yield self._stream(table, rows, table.row_count - len(rows) + 1)
+                    at += len(rows)
+                    continue
+            if due := self.feed(lines[at], whole):
+                yield due
+            at += 1
 
     def _line(self, text: str) -> None:
         self._banner_lines = max(self._banner_lines - 1, 0)

@@ -7,12 +7,13 @@ Source: linux-rdma/perftest, src/perftest_parameters.h (RESULT_FMT…, REPORT_FM
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import chain
 from typing import Any
 
-from plumbline.readers.reading import Reading
+from plumbline.readers.reading import Reading, readings_where_there
 
 _LABEL = re.compile(r"#\w+|tps average|[\w.%]+(?: [\w.%]+)*?\[[^\]]*\]")
 _NAMES = {
@@ -132,31 +133,58 @@ class Table:
             return None
         return {name: cell for name, cell in zip(self.columns, match.groups(), strict=True) if name}
 
-    def readings(self, row: Mapping[str, str], extra: Mapping[str, Any]) -> Iterator[Reading]:
-        """Give the readings of one row. A peak of 0.00 is duration mode's way to say 'not measured'."""
-        params: dict[str, Any] = {"test": self.test} if self.test else {}
-        params["message_bytes"] = int(row["message_bytes"])
-        if self.bidirectional:
-            params["bidirectional"] = True
-        if "service_level" in row:
-            params["service_level"] = int(row["service_level"])
-        params |= extra
-        for name, cell in row.items():
-            if name not in UNITS or (name == "bandwidth_peak" and not float(cell)):
-                continue
-            value = self._value(name, cell)
-            if value is not None:
-                yield Reading(name, value, UNITS[name], params)
+    def whole_rows(self, lines: list[str]) -> list[tuple[str, ...]]:
+        """Give the cells of the lines from the first on that are whole rows."""
+        if self._pattern is None or max(map(len, lines)) > _LONGEST_LINE:
+            return []
+        matches = list(map(self._pattern.fullmatch, lines))
+        if None in matches:
+            del matches[matches.index(None) :]
+        return [match.groups() for match in matches if match]
 
-    def _value(self, name: str, cell: str) -> float | None:
+    def readings(self, cells: Mapping[str, Sequence[str]], extras: Iterable[Mapping[str, Any]]) -> list[Reading]:
+        """Give the readings of rows, whose cells stand by column name. `extras` are further params of each row.
+
+        A peak of 0.00 is duration mode's way to say 'not measured'.
+        """
+        read = {name: self._values(name, column) for name, column in cells.items() if name in UNITS}
+        rows = len(cells["message_bytes"])
+        first: dict[str, Any] = {"test": self.test} if self.test else {}
+        then: dict[str, Any] = {"bidirectional": True} if self.bidirectional else {}
+        places = [
+            {**first, "message_bytes": int(size), **then, **extra}
+            for size, extra in zip(cells["message_bytes"], self._with_level(cells, extras), strict=False)
+        ]
+        return readings_where_there(
+            list(read) * rows,
+            list(chain.from_iterable(zip(*read.values(), strict=True))),
+            [UNITS[name] for name in read] * rows,
+            [place for place in places for _ in read],
+        )
+
+    @staticmethod
+    def _with_level(
+        cells: Mapping[str, Sequence[str]], extras: Iterable[Mapping[str, Any]]
+    ) -> Iterable[Mapping[str, Any]]:
+        if "service_level" not in cells:
+            return extras
+        pairs = zip(cells["service_level"], extras, strict=False)
+        return ({"service_level": int(level), **extra} for level, extra in pairs)
+
+    def _values(self, name: str, cells: Sequence[str]) -> list[float | None]:
         if name.startswith("bandwidth"):
             if not self.unit:
-                return None
-            # A power of two is exact, so one division rounds once.
-            return float(cell) if self.unit == "Gb/sec" else float(cell) * _BITS_OF_MIB / 1e9
-        if name.startswith("message_rate"):
-            return float(int(cell.replace(".", ""))) if cell[-7:-6] == "." else float(Decimal(cell).scaleb(6))  # Mpps
-        return float(cell)
+                return [None] * len(cells)
+            values: list[float | None] = list(map(float, cells))
+            if self.unit != "Gb/sec":  # a power of two is exact, so one division rounds once
+                values = [float(cell) * _BITS_OF_MIB / 1e9 for cell in cells]
+            return [value or None for value in values] if name == "bandwidth_peak" else values
+        if name.startswith("message_rate"):  # Mpps
+            return [
+                float(int(cell.replace(".", ""))) if cell[-7:-6] == "." else float(Decimal(cell).scaleb(6))
+                for cell in cells
+            ]
+        return list(map(float, cells))
 
     def is_view_of_peer(self, other: Table) -> bool:
         """Say whether another table is the other side's telling of this one: its numbers, addresses swapped.

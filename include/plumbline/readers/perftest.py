@@ -6,7 +6,8 @@ because until 2022 the tool wrote keys without quotes and commas before closing 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -98,32 +99,30 @@ def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
     """Give readings table by table, then facts. Raises OutputError when there is no table, banner or report."""
     wanted = _wanted(expect)
     scan = Scan()
-    held: str | None = None
     first = ""
-    for line in source.lines():
-        if held is not None:
-            if items := scan.feed(held, True):
-                yield from items
-            first = first or held[:200]
-        held = line
-    if held is not None:
-        yield from scan.feed(held, source.ends_whole)
+    for lines in source.line_blocks():
+        for due in scan.feed_all(lines, source.ends_whole):
+            yield from due
+        first = first or next((line[:200] for line in lines if line), "")
     scan.finish()
     if not scan.touched:
-        raise OutputError("no banner, table or report of perftest", source=source.name, excerpt=first or held or "")
+        raise OutputError("no banner, table or report of perftest", source=source.name, excerpt=first)
     told = _told_once(scan.tables)
     for number, table in enumerate(told):
-        seen: dict[int, int] = {}
-        for row in table.rows:
-            extra: dict[str, Any] = {"table": number} if len(told) > 1 else {}
-            size = int(row["message_bytes"])
-            if seen.setdefault(size, 0):
-                extra["repeat"] = seen[size]
-            seen[size] += 1
-            yield from table.readings(row, extra)
+        place = {"table": number} if len(told) > 1 else {}
+        cells = {name: [row[name] for row in table.rows] for name in table.rows[0]}
+        yield from table.readings(cells, ({**place, **repeat} for repeat in _repeats(cells["message_bytes"])))
     for name, value in _facts(scan).items():
         yield Fact(name, value)
     yield _completeness(scan, told, wanted, expect)
+
+
+def _repeats(sizes: Sequence[str]) -> Iterator[dict[str, int]]:
+    """Say of each row how often its size came before, as a param where it did."""
+    seen: Counter[int] = Counter()
+    for size in map(int, sizes):
+        yield {"repeat": seen[size]} if seen[size] else {}
+        seen[size] += 1
 
 
 def _wanted(expect: Mapping[str, Scalar]) -> dict[str, int]:
