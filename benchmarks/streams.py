@@ -202,11 +202,12 @@ def _exporter(number: int) -> str:
 
 
 def _burn(number: int) -> str:
-    """Give one run of gpu-burn: progress that overwrites itself, and verdicts. Layout: wilicc/gpu-burn."""
+    """Give one run of gpu-burn: a line when one GPU has news, and verdicts. Layout: wilicc/gpu-burn, gpu_burn-drv.cu."""
     text = "Burning for 3600 seconds.\n"
     for step in range(1000):
-        done = " - ".join(f"{280 * (step + (step % GPUS > g))} ({48000 + step % 97 + g} Gflop/s)" for g in range(GPUS))
-        heat = " - ".join(f"{51 + (step + g + number) % 20} C" for g in range(GPUS))
+        rounds = [(step + GPUS - 1 - g) // GPUS for g in range(GPUS)]
+        done = " - ".join(f"{280 * done} ({48000 + (done * 7 + number) % 97} Gflop/s)" for done in rounds)
+        heat = " - ".join(f"{51 + (step // 8 + g + number) % 20} C" for g in range(GPUS))
         text += f"\r{step / 10:.1f}%  proc'd: {done}   errors: {' - '.join('0' * GPUS)}   temps: {heat} "
     return f"{text}\ndone\n\nTested {GPUS} GPUs:\n" + "".join(f"\tGPU {g}: OK\n" for g in range(GPUS))
 

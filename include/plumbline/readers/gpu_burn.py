@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from plumbline.errors import OutputError
 from plumbline.model import Scalar
@@ -148,18 +149,15 @@ def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
 def _gather(source: Source) -> tuple[list[_Burn], str]:
     burns = [_Burn()]
     first_line = ""
-    held: str | None = None
-    for raw in source.byte_lines():
-        if held is not None:
-            _take(burns, held)
-            held = None
-        if _is_of_interest(raw.decode("latin-1")):  # str is searched several times faster than bytes
-            held = strip_ansi(raw.decode("utf-8", "replace"))
-            first_line = first_line or held.strip()
-        elif not first_line and raw.strip():
-            first_line = raw.decode("utf-8", "replace").strip()
-    if held is not None and (source.ends_whole or _VERDICT.fullmatch(held.strip())):
-        _take(burns, held)
+    for block in source.blocks():
+        for raw in block.decode("latin-1").split("\n"):  # str is searched several times faster than bytes
+            if _is_of_interest(raw):
+                line = strip_ansi(raw.encode("latin-1").decode("utf-8", "replace"))
+                first_line = first_line or line.strip()
+                if source.ends_whole or _VERDICT.fullmatch(line.strip()):
+                    _take(burns, line)
+            elif not first_line and raw.strip():
+                first_line = raw.encode("latin-1").decode("utf-8", "replace").strip()
     return [burn for burn in burns if burn.seen()], first_line
 
 
@@ -221,22 +219,56 @@ def _take_progress(burn: _Burn, text: str) -> None:
     if percent is None or not warm:
         return
     warm = warm.lstrip().partition("  ")[0]
-    if not (_ALL_DONE.fullmatch(work) and _ALL_ERRORS.fullmatch(wrong) and _ALL_TEMPERATURES.fullmatch(warm)):
-        return  # overwritten by other output, or cut: not a line that a person would read numbers from
-    done, errors, heat = _DONE.findall(work), _ERRORS.findall(wrong), _TEMPERATURE.findall(warm)
+    # Overwritten by other output, or cut: not a line that a person would read numbers from.
+    if (done := _work(work)) is None or (errors := _errors(wrong)) is None or (heat := _temperatures(warm)) is None:
+        return
     if not len(done) == len(errors) == len(heat) <= _MOST_GPUS:
         return
     burn.percent = float(percent[1])
-    for index, (iterations, rate) in enumerate(done):
+    for index, ((iterations, rate), (count, died), temperature) in enumerate(zip(done, errors, heat, strict=True)):
         gpu = burn.gpus.get(index)
         if gpu is None:
             gpu = burn.gpus[index] = _Gpu()
-        gpu.see(int(iterations), int(rate))
-        count, mark = errors[index]
-        gpu.since_summary = max(0, int(count))
-        gpu.died |= mark == "DIED"
-        if heat[index]:
-            gpu.see_temperature(int(heat[index]))
+        gpu.see(iterations, rate)
+        gpu.since_summary = count
+        gpu.died |= died
+        if temperature is not None:
+            gpu.see_temperature(temperature)
+
+
+# A line shows most cells of the line before again.
+
+
+def _work(text: str) -> list[tuple[int, int]] | None:
+    """Read (iterations, GFLOPS) of each GPU; None when anything else stands there."""
+    found = [_done(cell.rstrip()) for cell in text.strip().split(" - ")]
+    if None not in found:
+        return [cell for cell in found if cell is not None]
+    if not _ALL_DONE.fullmatch(text):
+        return None
+    return [(int(iterations), int(rate)) for iterations, rate in _DONE.findall(text)]
+
+
+@lru_cache(maxsize=4096)
+def _done(cell: str) -> tuple[int, int] | None:
+    match = _DONE.fullmatch(cell)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+@lru_cache(maxsize=1024)
+def _errors(text: str) -> list[tuple[int, bool]] | None:
+    """Read (errors since the summary, whether the process died) of each GPU."""
+    if not _ALL_ERRORS.fullmatch(text):
+        return None
+    return [(max(0, int(count)), mark == "DIED") for count, mark in _ERRORS.findall(text)]
+
+
+@lru_cache(maxsize=4096)
+def _temperatures(text: str) -> list[int | None] | None:
+    """Read the temperature of each GPU, None where there is none."""
+    if not _ALL_TEMPERATURES.fullmatch(text):
+        return None
+    return [int(cell) if cell else None for cell in _TEMPERATURE.findall(text)]
 
 
 # -- what it says
