@@ -82,6 +82,8 @@ class Indicator:
     """Shown in MLflow's parent run and at the top of the report."""
     judged: bool = True
     """False: recorded and shown, and never expected to have a reference."""
+    resolution: float = 0.0
+    """The step in which the tool prints it, in `unit`: a limit from history is never finer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.analysis.baseline import baseline_data, baseline_from, limits_from_history
+from plumbline.analysis.scatter import Scatter
 from plumbline.model import Better
 from plumbline.suites.suite import Baseline
 
@@ -67,12 +68,18 @@ def test_the_spread_of_a_few_values_widens_nothing():
 
 
 def test_the_tolerance_is_at_least_the_known_scatter():
-    def scatter(benchmark: str, version: str, indicator: str, node_count: int) -> tuple[float, float]:
+    def scatter(benchmark: str, version: str, indicator: str, node_count: int) -> Scatter:
         assert (benchmark, version, indicator, node_count) == ("fio", "1", "iops", 1)
-        return 0.2, 0.01
+        return Scatter(fail=0.2, warn=0.01)
 
     (limit,) = limits_from_history(history({1: [100.0]}), POLICY, BETTER, scatter)
     assert (limit.lower, limit.warn_lower) == (pytest.approx(80.0), pytest.approx(97.0))
+
+
+def test_a_limit_is_not_finer_than_the_tool_prints():
+    printed = history({1: [0.03, 0.04, 0.04, 0.04, 0.04, 0.03]})
+    (limit,) = limits_from_history(printed, POLICY, BETTER, lambda *key: Scatter(fail=0.2, warn=0.15, step=0.01))
+    assert limit.lower is not None and limit.lower < 0.03 < limit.value
 
 
 def test_where_lower_is_better_the_limit_is_above():

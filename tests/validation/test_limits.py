@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.run_builder import build_run
 
+from plumbline.analysis.scatter import Scatter
 from plumbline.clusters.profile import load_profile
 from plumbline.references.reference import load_references
 from plumbline.validation.limits import collect_limits, known_scatter
@@ -37,5 +38,6 @@ def test_the_known_scatter_of_an_indicator_is_what_its_peers_are_allowed() -> No
     }  # fmt: skip
     for indicator, tolerance in lower.items():
         assert scatter("nccl_tests", "2.17", indicator, 4)[0] == pytest.approx(tolerance)
-    assert scatter("fio", "3.33", "read_iops", 1) == (pytest.approx(0.20), pytest.approx(0.15))
-    assert scatter("hpl_mxp", "1", "effective_flops", 1) == (pytest.approx(0.05), pytest.approx(0.03))
+    assert scatter("fio", "3.33", "read_iops", 1) == pytest.approx(Scatter(fail=0.20, warn=0.15))
+    assert scatter("hpl_mxp", "1", "effective_flops", 1) == pytest.approx(Scatter(fail=0.05, warn=0.03))
+    assert scatter("nccl_tests", "2.17", "bus_bandwidth", 4).step == 0.01

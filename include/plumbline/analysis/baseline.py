@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from plumbline.analysis.scatter import LEAST_VALUES, MAD_TO_SIGMA, sigmas_needed
+from plumbline.analysis.scatter import LEAST_VALUES, MAD_TO_SIGMA, Scatter, sigmas_needed
 from plumbline.model import Better
 from plumbline.suites.suite import Baseline
 
@@ -17,10 +17,8 @@ if TYPE_CHECKING:
 KEY = ("benchmark", "benchmark_version", "indicator", "node_count", "params")
 """What must be equal for numbers of two runs to be comparable. Nodes and groups of a rung are pooled."""
 
-Scatter = Callable[[str, str, str, int], tuple[float, float]]
-"""(benchmark, benchmark_version, indicator, node count) → the shares of the usual value that a healthy one may be
-short of it, for FAIL and for WARN."""
-
+KnownScatter = Callable[[str, str, str, int], Scatter]
+"""(benchmark, benchmark_version, indicator, node count) → its known scatter."""
 
 LOSS_NEVER_USUAL = 0.8
 """However a history scatters, a fifth of its usual speed is a finding."""
@@ -58,7 +56,7 @@ def limits_from_history(
     history: pandas.DataFrame,
     policy: Baseline,
     better: Mapping[tuple[str, str], Better] | None = None,
-    scatter: Scatter | None = None,
+    scatter: KnownScatter | None = None,
 ) -> tuple[BaselineLimit, ...]:
     """Give the limits that approved history sets, sorted by key.
 
@@ -66,8 +64,9 @@ def limits_from_history(
     k × 1.4826 × MAD; where lower is better, plus the larger of (1 ÷ (1 − `tolerance`) − 1) × |median| and the same;
     for WARN likewise with `warn_tolerance`. k is `sigmas`, or more where the values are few (sigmas_needed), and none
     where they are fewer than LEAST_VALUES; the scatter counts up to a loss of LOSS_NEVER_USUAL. The tolerance is never
-    less than the indicator's known scatter. Fewer than `min_runs` runs give no limit. Values that are not finite are
-    left out, and so are rows of another unit than the newest run's.
+    less than the indicator's known scatter, and the step in which the tool prints is allowed beside it. Fewer than
+    `min_runs` runs give no limit. Values that are not finite are left out, and so are rows of another unit than the
+    newest run's.
 
     Args:
         history: MEASUREMENT_COLUMNS of approved runs of one cluster, hardware, origin and device; any order.
@@ -90,10 +89,9 @@ def limits_from_history(
         recent = group[(group["unit"] == unit) & group["run_id"].isin(newest_first[: policy.window])]
         runs = sorted(recent["run_id"].unique())
         if len(runs) >= policy.min_runs:
-            known = scatter(str(key[0]), str(key[1]), str(key[2]), int(key[3])) if scatter else (0.0, 0.0)
-            limits.append(
-                _limit(key, recent["value"].to_numpy(dtype=float), str(unit), runs, _widened(policy, known), direction)
-            )
+            known = scatter(str(key[0]), str(key[1]), str(key[2]), int(key[3])) if scatter else Scatter()
+            values = recent["value"].to_numpy(dtype=float)
+            limits.append(_limit(key, values, str(unit), runs, _widened(policy, known), direction, known.step))
     return tuple(limits)
 
 
@@ -105,9 +103,9 @@ def _dictionary() -> dict[tuple[str, str], Better]:
     return {key: item.better for key, item in indicators().items() if item.judged and key[1] != SHARE_OF_PEERS}
 
 
-def _widened(policy: Baseline, scatter: tuple[float, float]) -> Baseline:
+def _widened(policy: Baseline, known: Scatter) -> Baseline:
     """Give the policy with tolerances that are not below what is known to be scatter."""
-    fail, warn = max(policy.tolerance, scatter[0]), max(policy.warn_tolerance, scatter[1])
+    fail, warn = max(policy.tolerance, known.fail), max(policy.warn_tolerance, known.warn)
     return policy.model_copy(update={"tolerance": fail, "warn_tolerance": warn})
 
 
@@ -116,7 +114,9 @@ def _share(tolerance: float, higher: bool) -> float:
     return tolerance if higher else 1 / (1 - tolerance) - 1
 
 
-def _limit(key: Any, values: Any, unit: str, runs: list[str], policy: Baseline, direction: Better) -> BaselineLimit:
+def _limit(
+    key: Any, values: Any, unit: str, runs: list[str], policy: Baseline, direction: Better, step: float
+) -> BaselineLimit:
     import numpy as np
 
     median = float(np.median(values))
@@ -125,8 +125,8 @@ def _limit(key: Any, values: Any, unit: str, runs: list[str], policy: Baseline, 
     most = _share(LOSS_NEVER_USUAL, higher) * abs(median)
     known = len(values) >= LEAST_VALUES
     spread = min(most, max(policy.sigmas, sigmas_needed(len(values))) * sigma) if known else 0.0
-    margin = max(_share(policy.tolerance, higher) * abs(median), spread)
-    warn_margin = min(margin, max(_share(policy.warn_tolerance, higher) * abs(median), spread))
+    margin = max(_share(policy.tolerance, higher) * abs(median), spread) + step
+    warn_margin = min(margin, max(_share(policy.warn_tolerance, higher) * abs(median), spread) + step)
     span = runs[0] if len(runs) == 1 else f"{runs[0]} … {runs[-1]}"
     return BaselineLimit(
         benchmark=str(key[0]),

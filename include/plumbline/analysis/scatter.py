@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 MAD_TO_SIGMA = 1.4826
 """Median absolute deviation → standard deviation of a normal distribution. Source: 1 / Φ⁻¹(3/4)."""
+
+
+class Scatter(NamedTuple):
+    """What is known of one indicator before anything was measured: how far a healthy value strays."""
+
+    fail: float = 0.0
+    """Share of the usual value that a healthy one may be short of it, for FAIL."""
+    warn: float = 0.0
+    step: float = 0.0
+    """The step in which the tool prints it, in its unit."""
+
 
 LEAST_VALUES = 5
 """The spread of fewer values says nothing: with four, one value moves median and spread by as much as it is off."""

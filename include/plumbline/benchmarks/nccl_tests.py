@@ -31,16 +31,16 @@ _FORMULA = (
 INDICATORS = (
     Indicator(
         name="bus_bandwidth", unit="GB/s", better=Better.HIGHER, title="Bus bandwidth by message size",
-        formula=_FORMULA, source=_SOURCE,
+        formula=_FORMULA, source=_SOURCE, resolution=0.01,
     ),
     Indicator(
         name="bus_bandwidth_headline", unit="GB/s", better=Better.HIGHER, title="Bus bandwidth of the headline size",
         formula=f"bus bandwidth at headline_message_bytes, never at another size; {_FORMULA}", source=_SOURCE,
-        headline=True,
+        headline=True, resolution=0.01,
     ),
     Indicator(
         name="bus_bandwidth_peak", unit="GB/s", better=Better.HIGHER, title="Highest bus bandwidth of all sizes",
-        formula="maximum over message sizes of bus bandwidth", source=_SOURCE,
+        formula="maximum over message sizes of bus bandwidth", source=_SOURCE, resolution=0.01,
     ),
     Indicator(
         name="latency_smallest", unit="us", better=Better.LOWER, title="Time of the smallest message",

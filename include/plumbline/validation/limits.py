@@ -8,9 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from plumbline.analysis.baseline import Scatter, baseline_data, limits_from_history
+from plumbline.analysis.baseline import KnownScatter, baseline_data, limits_from_history
+from plumbline.analysis.scatter import Scatter
 from plumbline.clusters.profile import ClusterProfile
 from plumbline.errors import ConfigError, OutputError
+from plumbline.indicators import indicators
 from plumbline.indicators.definitions import SHARE_OF_PEERS
 from plumbline.references.reference import ReferenceSet, load_references, references_data
 from plumbline.suites.suite import Suite
@@ -45,20 +47,24 @@ def collect_limits(profile: ClusterProfile, suite: Suite, results: Path, run_id:
     }
 
 
-def known_scatter(references: ReferenceSet, profile: ClusterProfile) -> Scatter:
-    """Give what the references say of equals, as scatter.
+def known_scatter(references: ReferenceSet, profile: ClusterProfile) -> KnownScatter:
+    """Give what the references say of equals, as scatter, with the step in which the indicator is printed.
 
     How far a healthy node is from its peers on one night is how far it is from its own usual value on another.
     """
+    dictionary = indicators()
 
-    def scatter(benchmark: str, version: str, indicator: str, node_count: int) -> tuple[float, float]:
+    def scatter(benchmark: str, version: str, indicator: str, node_count: int) -> Scatter:
         found = references.find(
             benchmark=benchmark, benchmark_version=version, indicator=SHARE_OF_PEERS, node_count=node_count,
             concurrency="full", fabric=profile.fabric.name, params={"indicator": indicator}, physical=False,
         )  # fmt: skip
+        known = dictionary.get((benchmark, indicator))
+        step = known.resolution if known else 0.0
         if found is None or found.lower is None:
-            return 0.0, 0.0
-        return 1 - found.lower, 1 - (found.lower if found.warn_lower is None else found.warn_lower)
+            return Scatter(step=step)
+        warn = found.lower if found.warn_lower is None else found.warn_lower
+        return Scatter(fail=1 - found.lower, warn=1 - warn, step=step)
 
     return scatter
 
