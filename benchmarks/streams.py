@@ -202,7 +202,7 @@ def _exporter(number: int) -> str:
 
 
 def _burn(number: int) -> str:
-    """Give one run of gpu-burn: a line when one GPU has news, and verdicts. Layout: wilicc/gpu-burn, gpu_burn-drv.cu."""
+    """Give one run of gpu-burn: a line when one GPU has news, and verdicts. Layout: wilicc/gpu-burn."""
     text = "Burning for 3600 seconds.\n"
     for step in range(1000):
         rounds = [(step + GPUS - 1 - g) // GPUS for g in range(GPUS)]

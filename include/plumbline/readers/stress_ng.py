@@ -7,14 +7,15 @@ more. Old versions print the table after the line that says how the run ended, n
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from functools import lru_cache
 
 from plumbline.errors import OutputError
-from plumbline.model import Scalar
+from plumbline.model import Params, Scalar
+from plumbline.readers._stress_run import NUMBER, Run, seconds, take_yaml, take_yaml_start
 from plumbline.readers.framing import strip_prefix
-from plumbline.readers.reading import Completeness, Fact, Item, Reading, Status
+from plumbline.readers.reading import Completeness, Fact, Item, Reading, Status, readings_of
 from plumbline.readers.source import Source, strip_ansi
 
 NAME = "stress_ng"
@@ -48,10 +49,11 @@ EXPECTATIONS = {
     "run_time_s": "seconds that the run must have lasted at least",
 }
 
-_LINE = re.compile(
+_HEAD = re.compile(
     r"(?:(?:.*?\b)?stress-ng: )?(?:\d\d:\d\d:\d\d\.\d+ )?"
-    r"(?P<level>info|metrc|fail|error|err|warn|debug|dbg|tidy)\s*:\s+\[\d{1,10}\] (?P<text>.*)"
+    r"(?P<level>info|metrc|fail|error|err|warn|debug|dbg|tidy)\s*:\s+\[\d{1,10}"
 )
+"""What stands before a line's text, up to the bracket that closes the process number."""
 _COLUMN = re.compile(r"bogo ops/s|bogo ops|real time|usr time|sys time|CPU used per|RSS Max|[^\s(]+(?: [^\s(]+)*")
 _UNIT = re.compile(r"\([^()]*\)|instance \(%\)")
 _COLUMNS = {
@@ -59,8 +61,8 @@ _COLUMNS = {
     "CPU used per": "cpu_used_per_instance", "RSS Max": "rss_max",
 }  # fmt: skip
 _RATES = {"(real time)": "bogo_ops_per_s_real", "(usr+sys time)": "bogo_ops_per_s_usrsys"}
-_NUMBER = re.compile(r"\d{1,20}(?:\.\d{1,12})?(?:[eE][+-]?\d{1,2})?")
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,60}")
+_ROW = re.compile(rf"{_NAME.pattern}(?:\s+{NUMBER.pattern})+")
 _END = re.compile(r"(?P<how>successful|unsuccessful) run completed in (?P<time>\S.*)")
 _SUMMARY = re.compile(r"(?P<what>skipped|passed|failed|metrics untrustworthy): (?P<count>\d{1,9})(?:: (?P<list>.*))?")
 _SUMMARY_ITEM = re.compile(r"([a-z][\w-]{0,60}) \((\d{1,9})\)")
@@ -70,38 +72,8 @@ _MISCELLANEOUS = re.compile(
     r"(?P<name>[a-z][\w-]{0,60})\s+(?P<value>\d{1,20}(?:\.\d{1,12})?(?:e[+-]?\d{1,2})?) (?P<about>[^\d\s].*)"
 )
 _VERSION = re.compile(r"stress-ng,?(?: version)? (\d{1,3}\.\d{1,3}\.\d{1,3})\b")
-_TIMES = (("day", 86400.0), ("hour", 3600.0), ("min", 60.0), ("sec", 1.0))
-_YAML_KEYS = {
-    "bogo-ops": "bogo_ops", "bogo-ops-per-second-usr-sys-time": "bogo_ops_per_s_usrsys",
-    "bogo-ops-per-second-real-time": "bogo_ops_per_s_real", "wall-clock-time": "real_time", "user-time": "usr_time",
-    "system-time": "sys_time", "cpu-usage-per-instance": "cpu_used_per_instance", "max-rss": "rss_max",
-}  # fmt: skip
 _MOST_LINES = 200
-
-
-@dataclass(slots=True)
-class _Run:
-    """One run of stress-ng, or one YAML file."""
-
-    rows: list[tuple[str, dict[str, float]]] = field(default_factory=list)
-    columns: list[str] = field(default_factory=list)
-    header: bool = False
-    dispatched: dict[str, int] = field(default_factory=dict)
-    summary: dict[str, dict[str, int]] = field(default_factory=dict)
-    counts: dict[str, int] = field(default_factory=dict)
-    miscellaneous: list[dict[str, Any]] = field(default_factory=list)
-    in_miscellaneous: bool = False
-    failures: list[str] = field(default_factory=list)
-    damaged: int = 0
-    end: str | None = None
-    run_time: float | None = None
-    version: str | None = None
-    yaml: bool = False
-    yaml_ended: bool = False
-    yaml_per_instance: bool = False
-
-    def seen(self) -> bool:
-        return bool(self.rows or self.dispatched or self.end or self.failures or self.yaml or self.damaged)
+_ROWS_AT_ONCE = 64
 
 
 def sniff(head: str) -> float:
@@ -127,24 +99,20 @@ def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
 # -- lines
 
 
-def _gather(source: Source) -> tuple[list[_Run], str]:
-    runs = [_Run()]
+def _gather(source: Source) -> tuple[list[Run], str]:
+    runs = [Run()]
     first_line = ""
-    held: str | None = None
     table = False
-    for raw in source.byte_lines():
-        if held is not None:
-            _take(runs, held)
-            held = None
-            table = bool(runs[-1].columns) or runs[-1].yaml
-        text = raw.decode("latin-1")  # str is searched several times faster than bytes
-        if table or "stress-ng" in text or "bogo" in text or "run completed in" in text or "hogs:" in text:
-            held = strip_ansi(raw.decode("utf-8", "replace"))
-            first_line = first_line or held.strip()
-        elif not first_line and raw.strip():
-            first_line = raw.decode("utf-8", "replace").strip()
-    if held is not None and (source.ends_whole or held.rstrip() == "..." or _is_end(held)):
-        _take(runs, held)
+    for block in source.blocks():
+        for raw in block.decode("latin-1").split("\n"):  # str is searched several times faster than bytes
+            if table or "stress-ng" in raw or "bogo" in raw or "run completed in" in raw or "hogs:" in raw:
+                line = strip_ansi(raw if raw.isascii() else raw.encode("latin-1").decode("utf-8", "replace"))
+                first_line = first_line or line.strip()
+                if source.ends_whole or line.rstrip() == "..." or _is_end(line):
+                    _take(runs, line)
+                table = bool(runs[-1].columns) or runs[-1].yaml
+            elif not first_line and raw.strip():
+                first_line = raw.encode("latin-1").decode("utf-8", "replace").strip()
     return [run for run in runs if run.seen()], first_line
 
 
@@ -154,33 +122,44 @@ def _is_end(line: str) -> bool:
     return match is not None and re.search(r"(?:\ds|secs?|\))\s*$", match["time"]) is not None
 
 
-def _take(runs: list[_Run], line: str) -> None:
+def _take(runs: list[Run], line: str) -> None:
     bare = line.rstrip() if line.startswith(("stress-ng: ", "      ")) else strip_prefix(line).rstrip()
     if bare.startswith("---") or "stress-ng-version:" in bare:
-        _take_yaml_start(runs, bare)
+        take_yaml_start(runs, bare)
         return
     if runs[-1].yaml and not runs[-1].yaml_ended:
-        _take_yaml(runs[-1], bare)
+        take_yaml(runs[-1], bare)
         return
-    match = _LINE.fullmatch(bare)
-    level, text = (match["level"], match["text"]) if match else ("", bare)
+    head, mark, text = bare.partition("] ")
+    level = _level(head) if mark else None
+    if level is None:
+        level, text = "", bare
     if level not in ("metrc", "info") and (version := _VERSION.search(bare)):
         runs[-1].version = version[1]
-    _take_text(runs, level, text.strip())
+    text = text.strip()
+    if runs[-1].columns and level in ("metrc", "", "info") and _ROW.fullmatch(text):
+        _take_numbers(runs[-1], text.split())  # most lines, so first
+    else:
+        _take_text(runs, level, text)
 
 
-def _take_text(runs: list[_Run], level: str, text: str) -> None:
+@lru_cache(maxsize=4096)
+def _level(head: str) -> str | None:
+    """Give the level that a line's head names: the text before the bracket that closes the process number."""
+    match = _HEAD.fullmatch(head)
+    return match["level"] if match else None
+
+
+def _take_text(runs: list[Run], level: str, text: str) -> None:
     run = runs[-1]
-    if run.columns and level in ("metrc", "") and not text.startswith(("s", "(")):
-        _take_table(run, level, text)  # most lines, so first
-    elif found := _DISPATCH.match(text):
+    if found := _DISPATCH.match(text):
         if run.end is not None or run.rows:
-            runs.append(run := _Run())
+            runs.append(run := Run())
         run.dispatched.update({name: int(count) for count, name in _DISPATCH_ITEM.findall(found[1])})
     elif found := _END.fullmatch(text):
         if run.end is not None:
-            runs.append(run := _Run())
-        run.end, run.run_time = found["how"], _seconds(found["time"])
+            runs.append(run := Run())
+        run.end, run.run_time = found["how"], seconds(found["time"])
         run.columns, run.in_miscellaneous = [], False
     elif found := _SUMMARY.fullmatch(text):
         run.counts[found["what"]] = int(found["count"])
@@ -193,7 +172,7 @@ def _take_text(runs: list[_Run], level: str, text: str) -> None:
         _take_table(run, level, text)
 
 
-def _take_table(run: _Run, level: str, text: str) -> None:
+def _take_table(run: Run, level: str, text: str) -> None:
     if text.startswith("stressor") and "bogo ops" in text:
         run.columns = [_COLUMNS.get(name, name) for name in _COLUMN.findall(text)[1:]]
         run.header, run.in_miscellaneous = True, False
@@ -210,7 +189,7 @@ def _take_table(run: _Run, level: str, text: str) -> None:
         _take_row(run, text)
 
 
-def _name_rates(run: _Run, units: list[str]) -> None:
+def _name_rates(run: Run, units: list[str]) -> None:
     """Tell the two columns `bogo ops/s` apart by the second header line."""
     rates = [_RATES[unit] for unit in units if unit in _RATES]
     if len(rates) == run.columns.count("bogo ops/s"):
@@ -218,79 +197,55 @@ def _name_rates(run: _Run, units: list[str]) -> None:
         run.columns = [next(names) if column == "bogo ops/s" else column for column in run.columns]
 
 
-def _take_row(run: _Run, text: str) -> None:
+def _take_row(run: Run, text: str) -> None:
     cells = text.split()
-    if len(cells) < 2 or not _NAME.fullmatch(cells[0]) or not _NUMBER.fullmatch(cells[1]):
+    if len(cells) < 2 or not _NAME.fullmatch(cells[0]) or not NUMBER.fullmatch(cells[1]):
         if cells:
             run.columns = []  # something else: the table has ended
         return
-    if len(cells) != len(run.columns) + 1 or not all(_NUMBER.fullmatch(cell) for cell in cells[1:]):
+    if not all(NUMBER.fullmatch(cell) for cell in cells[1:]):
+        run.damaged += 1
+    else:
+        _take_numbers(run, cells)
+
+
+def _take_numbers(run: Run, cells: list[str]) -> None:
+    """Take a row: the stressor, and numbers."""
+    if len(cells) != len(run.columns) + 1:
         run.damaged += 1
         return
     if "bogo ops/s" in run.columns:
         run.damaged += 1  # the second header line is gone: nobody can tell which rate is which
-    run.rows.append((cells[0], dict(zip(run.columns, map(float, cells[1:]), strict=True))))
-
-
-def _take_yaml_start(runs: list[_Run], text: str) -> None:
-    run = runs[-1]
-    if text.startswith("---"):
-        if run.seen():
-            runs.append(run := _Run())
-        run.yaml = True
-    else:
-        run.yaml, run.version = True, text.partition(":")[2].strip()
-
-
-def _take_yaml(run: _Run, text: str) -> None:
-    key, colon, value = text.strip().partition(":")
-    key, value = key.removeprefix("- ").strip(), value.strip()
-    if text.strip() == "...":
-        run.yaml_ended = True
-    elif not colon:
-        return
-    elif key == "stressor":
-        run.rows.append((value, {}))
-        run.yaml_per_instance = False
-    elif key == "instances" or not text.startswith(" "):
-        run.yaml_per_instance = True  # values of single instances, or another section
-    elif key == "run-time" and _NUMBER.fullmatch(value):
-        run.run_time = float(value)
-    elif run.rows and not run.yaml_per_instance and key in _YAML_KEYS:
-        if _NUMBER.fullmatch(value):
-            run.rows[-1][1].setdefault(_YAML_KEYS[key], float(value))
-        else:
-            run.damaged += 1
-
-
-def _seconds(text: str) -> float | None:
-    """Read '5.00s', '60.01s (1 min, 0.01 secs)', '2 mins, 5.45 secs'."""
-    if match := re.match(r"(\d{1,12}(?:\.\d{1,6})?)s\b", text):
-        return float(match[1])
-    total, found = 0.0, False
-    for name, length in _TIMES:
-        if match := re.search(rf"(\d{{1,9}}(?:\.\d{{1,6}})?) {name}s?\b", text):
-            total, found = total + float(match[1]) * length, True
-    return total if found else None
+    numbers = dict(zip(run.columns, map(float, cells[1:]), strict=True))
+    if not numbers.keys() <= INDICATORS.keys():
+        numbers = {name: number for name, number in numbers.items() if name in INDICATORS}
+    run.rows.append((cells[0], numbers))
 
 
 # -- what it says
 
 
-def _readings(run: _Run, params: Mapping[str, Scalar]) -> Iterator[Reading]:
-    names = [name for name, _ in run.rows]
-    for index, (name, values) in enumerate(run.rows):
-        place: dict[str, Scalar] = {"stressor": name, **params}
-        if names.count(name) > 1:
-            place["instance"] = names[:index].count(name)
-        for indicator, value in values.items():
-            if indicator in INDICATORS:
-                yield Reading(indicator, value, INDICATORS[indicator][0], place)
+def _readings(run: Run, params: Mapping[str, Scalar]) -> Iterator[Reading]:
+    rows = Counter(name for name, _ in run.rows)
+    seen: Counter[str] = Counter()
+    for start in range(0, len(run.rows), _ROWS_AT_ONCE):
+        names: list[str] = []
+        numbers: list[float] = []
+        places: list[Params] = []
+        for name, values in run.rows[start : start + _ROWS_AT_ONCE]:
+            place: dict[str, Scalar] = {"stressor": name, **params}
+            if rows[name] > 1:
+                place["instance"] = seen[name]
+                seen[name] += 1
+            names += values
+            numbers += values.values()
+            places += [place] * len(values)
+        yield from readings_of(names, numbers, [INDICATORS[name][0] for name in names], places)
     if run.run_time is not None:
         yield Reading("run_time", run.run_time, "s", params)
 
 
-def _facts(runs: list[_Run]) -> Iterator[Fact]:
+def _facts(runs: list[Run]) -> Iterator[Fact]:
     ends = {run.end for run in runs}
     if ends != {None}:
         yield Fact("status", "success" if ends == {"successful"} and not any(_bad(run) for run in runs) else "failed")
@@ -314,11 +269,11 @@ def _facts(runs: list[_Run]) -> Iterator[Fact]:
         yield Fact("stress_ng_version", versions[0] if len(versions) == 1 else versions)
 
 
-def _bad(run: _Run) -> bool:
+def _bad(run: Run) -> bool:
     return bool(run.failures or run.counts.get("failed") or run.counts.get("metrics untrustworthy"))
 
 
-def _statement(runs: list[_Run], expect: Mapping[str, Scalar]) -> Completeness:
+def _statement(runs: list[Run], expect: Mapping[str, Scalar]) -> Completeness:
     causes = [cause for run in runs for cause in (_yaml_causes(run) if run.yaml else _text_causes(run))]
     names = [name for run in runs for name, _ in run.rows]
     found = {"rows": len(names), "stressors": ",".join(names)}
@@ -331,7 +286,7 @@ def _statement(runs: list[_Run], expect: Mapping[str, Scalar]) -> Completeness:
     return Completeness(reader=NAME, status=status, expected=dict(expect), found=found, reason=reason)
 
 
-def _text_causes(run: _Run) -> Iterator[tuple[Status, str]]:
+def _text_causes(run: Run) -> Iterator[tuple[Status, str]]:
     if run.end == "unsuccessful":
         yield Status.FAILED, "stress-ng says: unsuccessful run"
     for what in ("failed", "metrics untrustworthy"):
@@ -356,7 +311,7 @@ def _text_causes(run: _Run) -> Iterator[tuple[Status, str]]:
         yield Status.UNKNOWN, "no table of metrics: it was not asked for, or it is cut off"
 
 
-def _yaml_causes(run: _Run) -> Iterator[tuple[Status, str]]:
+def _yaml_causes(run: Run) -> Iterator[tuple[Status, str]]:
     if not run.yaml_ended:
         yield Status.INCOMPLETE, "the YAML stops before its end mark"
     if run.damaged:
@@ -365,7 +320,7 @@ def _yaml_causes(run: _Run) -> Iterator[tuple[Status, str]]:
         yield Status.INCOMPLETE, "no stressor in it"
 
 
-def _unmet(runs: list[_Run], names: list[str], expect: Mapping[str, Scalar]) -> Iterator[str]:
+def _unmet(runs: list[Run], names: list[str], expect: Mapping[str, Scalar]) -> Iterator[str]:
     if "rows" in expect and str(len(names)) != str(expect["rows"]):
         yield f"{len(names)} stressors found, {expect['rows']} expected"
     if "stressors" in expect:
