@@ -193,11 +193,18 @@ def _dmon_row(number: int) -> str:
     return f"    {number % GPUS}    {650 + number % 9}     61      -     {90 + number % 9}     41   2619   1980 \n"
 
 
-def _exporter(number: int) -> str:
-    return (
-        f'DCGM_FI_DEV_POWER_USAGE{{gpu="{number % GPUS}",UUID="GPU-0a1b2c3d-0000-0000-0000-{number:012d}",'
-        f'device="nvidia{number % GPUS}",modelName="NVIDIA H100 80GB HBM3",Hostname="node-{number // GPUS}"}} '
-        f"{600 + number % 99}.5\n"
+def _scrape(number: int) -> str:
+    """Give one page of dcgm-exporter: each field of each GPU of one node."""
+    from plumbline.readers._dcgm_fields import DCGM_FIELDS
+
+    return "".join(
+        f"# HELP {name} {field.what}.\n# TYPE {name} gauge\n"
+        + "".join(
+            f'{name}{{gpu="{g}",UUID="GPU-0a1b2c3d-0000-0000-0000-{g:012d}",pci_bus_id="00000000:{g:02x}:00.0",'
+            f'device="nvidia{g}",modelName="NVIDIA H100 80GB HBM3",Hostname="n0001"}} {600 + (number + g) % 99}.5\n'
+            for g in range(GPUS)
+        )
+        for name, field in list(DCGM_FIELDS.items())[:60]
     )
 
 
@@ -348,7 +355,7 @@ CASES: dict[tuple[str, str], Case] = {
     ("nvidia_smi_text", "noise"): Case(
         pieces=lambda _: _amid(training, _recorded("nvidia_smi_text/table.txt") + b"# $ date\n")
     ),
-    ("dcgm_exporter", "table"): Case(pieces=lambda _: repeat(_block(_exporter))),
+    ("dcgm_exporter", "table"): Case(pieces=lambda _: (_block(_scrape, start, 8) for start in count(0, 8))),
     ("dcgm_exporter", "noise"): Case(pieces=lambda _: _amid(training, _recorded("dcgm_exporter/two_gpus.txt"))),
     ("gpu_burn", "table"): Case(pieces=lambda _: (_block(_burn, start, 2) for start in count(0, 2)), keeps=_HELD),
     ("gpu_burn", "noise"): Case(pieces=lambda _: _amid(training, _recorded("gpu_burn/good.txt"))),

@@ -52,6 +52,8 @@ def fault(cell: str) -> str | None:
 
 def is_blank(value: float) -> bool:
     """Say whether DCGM means 'no data' by this number."""
+    if value < DCGM_BLANKS[0]:
+        return False
     return any(blank <= value <= blank + 15 for blank in DCGM_BLANKS) or value >= DCGM_BLANKS[1]
 
 
