@@ -14,6 +14,8 @@ PYTHON ?= python3
 TORCH_INDEX ?=
 CLUSTER ?= local
 SUITE ?= nightly
+# Test files that run at the same time; each file's tests stay together, as they share what is slow to start.
+JOBS ?= 2
 # Arguments for pytest (make test) or for the benchmarks (make bench).
 ARGS ?=
 
@@ -49,7 +51,7 @@ test: $(DEV) $(BENCH) ## install what is needed; lint, types, and all tests
 	@deployment/system_packages.sh fio=fio
 	@deployment/system_packages.sh chromium=chromium chromedriver=chromium-driver || echo "without them, the browser's test is skipped"
 	@$(MAKE) lint types
-	@$(VENV)/python -m pytest $(ARGS)
+	@$(VENV)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(DEV) ## ruff
 	@$(VENV)/ruff check .
