@@ -18,8 +18,6 @@ DOCUMENT_BYTES = 256 << 20
 _UNKNOWN_BYTES = 1 << 20
 """Text in braces that names none of fio's keys for this long is something else."""
 _KEYS = (b'"fio version"', b'"jobs"', b'"client_stats"')
-_OPEN, _CLOSE = b"{}"
-"""As numbers: looking for a byte in bytes is several times faster than looking for bytes in bytes."""
 _NEAR_LINES = 10_000
 """A report's lines stand this close together: beyond, only a line that can begin one is looked for."""
 _TEXT_KEYS = tuple(key.decode() for key in _KEYS)
@@ -59,6 +57,29 @@ class _Gatherer:
         if not self.is_fio:
             self.is_fio = any(key in raw for key in _KEYS)
 
+    def skips(self, raw: bytes, text: str) -> bool:
+        """Take a line that needs no close look, in a document that is surely fio's: it can't end in it.
+
+        `text` is the line as Latin-1. A brace alone at a line's end is none in a string when the line's quotes are
+        paired, for strings don't span lines.
+        """
+        if not self.is_fio or not self.indented or self.size > DOCUMENT_BYTES:
+            return False
+        if "{" in text or "}" in text:
+            bare = text.strip()
+            if bare in ("}", "},") and self.depth > 1:
+                self.depth -= 1
+            elif (
+                bare[-1] == "{" and text[0].isspace() and text.count("{") == 1 and "}" not in text
+                and "\\" not in text and "\x1b" not in text and text.count('"') % 2 == 0
+            ):  # fmt: skip
+                self.depth += 1
+            else:
+                return False
+        self.lines.append(raw)
+        self.size += len(raw) + 1
+        return True
+
     def feed(self, text: str) -> int | None:
         """Take a line; give the offset behind the closing brace when the document ends in it."""
         end = None
@@ -92,32 +113,32 @@ def sift(source: Source) -> Iterator[str | Mapping[str, Any] | Broken]:
     """
     gatherers: dict[str, _Gatherer] = {}
     only: _Gatherer | None = None
-    near = 0
-    for number, raw in enumerate(source.byte_lines(), 1):
-        if only is not None:
-            if _OPEN not in raw and _CLOSE not in raw and only.is_fio and only.indented:
-                only.lines.append(raw)
-                only.size += len(raw)
+    near = number = 0
+    for block in source.blocks():
+        # Text is searched several times faster than bytes.
+        for raw, text in zip(block.split(b"\n"), block.decode("latin-1").split("\n"), strict=True):
+            number += 1
+            if only is not None:
+                if only.skips(raw, text):
+                    continue
+            elif not gatherers and "{" not in text:
+                near -= 1
+                if _may_be_text(text) if near > 0 else _may_begin_text(text):
+                    near = _NEAR_LINES
+                    yield text if text.isascii() and "\x1b" not in text else _decode(raw)
                 continue
-        elif not gatherers and _OPEN not in raw:
-            near -= 1
-            text = raw.decode("latin-1")
-            if not (
-                _may_be_text(text)
-                if near > 0
-                else "fio" in text or "(g" in text or "Starting " in text or text.startswith("2;")
-            ):
-                continue
-            near = _NEAR_LINES
-            yield _decode(raw)
-            continue
-        line = _decode(raw)
-        if number == 1:
-            line = line.removeprefix("\ufeff")
-        yield from _sift_line(line, number, gatherers)
-        only = _sole(gatherers)
+            line = _decode(raw)
+            if number == 1:
+                line = line.removeprefix("\ufeff")
+            yield from _sift_line(line, number, gatherers)
+            only = _sole(gatherers)
     for gatherer in gatherers.values():
         yield from _given_up(gatherer)
+
+
+def _may_begin_text(text: str) -> bool:
+    """Say whether a line far from others of fio may be the first of a report."""
+    return "fio" in text or "(g" in text or "Starting " in text or text.startswith("2;")
 
 
 def _sole(gatherers: Mapping[str, _Gatherer]) -> _Gatherer | None:

@@ -143,7 +143,7 @@ class TextReports:
         return self._reports[-1]
 
     def _feed_values(self, line: str, *, whole: bool) -> None:
-        if "msec" in line and (match := _GROUP_LINE.fullmatch(line)):
+        if "msec" in line and ("run=" in line or "maxt=" in line) and (match := _GROUP_LINE.fullmatch(line)):
             self._close_group(match[1].lower())
         elif not whole:
             self._terse_cut |= bool(TERSE.match(line))

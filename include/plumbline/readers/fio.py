@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -133,15 +134,19 @@ class _Output:
     def add_text(self, text: TextReports) -> None:
         """Add the runs in text and terse form, unless they are the same reports in a second format."""
         self.announced, self.connected = text.announced(), text.connected()
+        known = {_fingerprint(job) for job in self.jobs()}
+        broken = _Broken()
+        for index, run in enumerate(self.runs):
+            broken.add(index, run)
         for run in text.runs():
             mine = {_fingerprint(job) for job in run.jobs}
-            known = {_fingerprint(job) for job in self.jobs()}
             if known and mine <= known:
                 continue
-            for index, other in enumerate(self.runs):
+            known |= mine
+            for index in broken.told_by(mine):
                 # A document that was cut holds less than the text of the same report: what is missing stays said.
-                if other.problems and {_fingerprint(job) for job in other.jobs} <= mine:
-                    self.runs[index] = replace(other, jobs=(), all_clients=None)
+                self.runs[index] = replace(self.runs[index], jobs=(), all_clients=None)
+            broken.add(len(self.runs), run)
             self.runs.append(run)
 
     def add_message(self, line: str) -> None:
@@ -155,6 +160,30 @@ class _Output:
             self.fatal.append(text)
         elif len(self.messages) < _MOST_MESSAGES:
             self.messages.append(text)
+
+
+class _Broken:
+    """The runs that have problems: which of them holds nothing but what another run tells?"""
+
+    def __init__(self) -> None:
+        self._jobs: dict[int, set[tuple[object, ...]]] = {}
+        self._by_job: dict[tuple[object, ...] | None, list[int]] = {}
+        """One job of each run, None where it has none → the run's place."""
+
+    def add(self, index: int, run: Run) -> None:
+        if run.problems:
+            jobs = self._jobs[index] = {_fingerprint(job) for job in run.jobs}
+            self._by_job.setdefault(next(iter(jobs), None), []).append(index)
+
+    def told_by(self, jobs: set[tuple[object, ...]]) -> list[int]:
+        """Take out the runs whose jobs are all among these."""
+        found: list[int] = []
+        for one in (None, *jobs):
+            if (indices := self._by_job.pop(one, None)) is not None:
+                found += [index for index in indices if self._jobs[index] <= jobs]
+                if left := [index for index in indices if not self._jobs[index] <= jobs]:
+                    self._by_job[one] = left
+        return found
 
 
 def _fingerprint(job: Job) -> tuple[object, ...]:
@@ -231,6 +260,7 @@ def _is_later_report(first: Run, second: Run) -> bool:
 
 def _readings(run: Run, number: int | None) -> Iterator[Reading]:
     places = [(job.name, job.hostname) for job in run.jobs]
+    times = Counter(places)
     seen: dict[tuple[str, str | None], int] = {}
     for job, place in zip(run.jobs, places, strict=True):
         instance = seen.get(place, 0)
@@ -241,7 +271,7 @@ def _readings(run: Run, number: int | None) -> Iterator[Reading]:
             params: dict[str, Scalar] = {"job": job.name, "direction": transfer.direction}
             if job.hostname is not None:
                 params["hostname"] = job.hostname
-            if places.count(place) > 1:
+            if times[place] > 1:
                 params["instance"] = instance
             if number is not None:
                 params["run"] = number
