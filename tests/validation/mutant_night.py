@@ -10,7 +10,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -69,11 +69,11 @@ NIGHT = datetime(2026, 11, 6, 2, tzinfo=UTC)
 """Noise follows the night, so a fixed one gives the same numbers whenever the tests run."""
 
 
-def make_base(folder: Path) -> Path:
+def make_base(folder: Path, asked: Mapping[str, Any] = SUITE) -> Path:
     """Run and approve one night, launch the next and leave it unsealed; give its directory."""
     profile, suite = folder / "mutant.yaml", folder / "mutants.yaml"
     profile.write_text(yaml.safe_dump(PROFILE, sort_keys=False))
-    suite.write_text(yaml.safe_dump(SUITE, sort_keys=False))
+    suite.write_text(yaml.safe_dump(asked, sort_keys=False))
     with environment(PLUMBLINE_RESULTS=str(folder / "results")):
         first = _launched(profile, suite, NIGHT - timedelta(days=1))
         stages.seal(first.path)
