@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
 
 from plumbline.readers._fio_model import Job, Latency, Run, Transfer
 from plumbline.readers._fio_terse import TERSE, terse_job
@@ -65,23 +67,27 @@ class _Block:
     """The block of one job as it is being read."""
 
     job: Job
-    transfers: dict[str, Transfer] = field(default_factory=dict)
+    transfers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Direction → the fields of its Transfer, but for the latencies."""
     latency: dict[tuple[str, str], _Kind] = field(default_factory=dict)
 
     def kind(self, way: str, kind: str) -> _Kind:
-        return self.latency.setdefault((way, kind), _Kind())
+        found = self.latency.get((way, kind))
+        if found is None:
+            found = self.latency[way, kind] = _Kind()
+        return found
 
     def built(self, options: Mapping[str, str] | None) -> Job:
         transfers = tuple(
-            replace(
-                transfer,
+            Transfer(
+                **fields,
                 latency={
                     kind: Latency(mean_us=read.mean_us, percentiles=read.percentiles)
                     for (at, kind), read in self.latency.items()
                     if at == way
                 },
             )
-            for way, transfer in self.transfers.items()
+            for way, fields in self.transfers.items()
         )
         return replace(self.job, transfers=transfers, options=options or {})
 
@@ -237,17 +243,17 @@ class TextReports:
             for value, unit in (("bw", "unit"), ("io", "iounit"))
         )
         self._kind, self._way = None, match["way"]
-        self._block.transfers[self._way] = Transfer(
-            direction=self._way,
-            bytes_per_s=rate,
-            bw_kib=None if rate is None else rate / 1024,
-            iops=_scaled(match["iops"], "", thousand=1000),
-            runtime_ms=float(match["run"]),
-            total_bytes=None if amount is None else int(amount),
-        )
+        self._block.transfers[self._way] = {
+            "direction": self._way,
+            "bytes_per_s": rate,
+            "bw_kib": None if rate is None else rate / 1024,
+            "iops": _scaled(match["iops"], "", thousand=1000),
+            "runtime_ms": float(match["run"]),
+            "total_bytes": None if amount is None else int(amount),
+        }
 
     def _add_latency(self, line: str) -> None:
-        match = _LATENCY.fullmatch(line)
+        match = _LATENCY.fullmatch(line) if "lat (" in line else None
         average = _number(match["avg"]) if match else None
         if match is not None and average is not None and self._block is not None:
             self._block.kind(self._way, _KINDS[match["kind"]]).mean_us = average * _TO_US[match["unit"]]
@@ -258,7 +264,7 @@ class TextReports:
         kind, scale = self._kind
         percentiles = self._block.kind(self._way, kind).percentiles
         for text, value in _CELL.findall(line):
-            if 0 < (percentile := float(text)) <= 100:
+            if 0 < (percentile := _percentile(text)) <= 100:
                 percentiles[percentile] = int(value) * scale
 
     # -- the status sections
@@ -336,6 +342,9 @@ def _missing(report: _Report) -> list[str]:
     if report.banners > reporting:
         missing.append(f"{report.banners} clients connected, {reporting} reported")
     return list(dict.fromkeys(missing))
+
+
+_percentile = lru_cache(maxsize=256)(float)  # reports ask for the same few
 
 
 def _without_frame(line: str) -> str:

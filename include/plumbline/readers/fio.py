@@ -13,14 +13,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from plumbline.errors import OutputError
-from plumbline.model import Scalar
+from plumbline.model import Params, Scalar
 from plumbline.readers._fio_checks import announced_runtime, differences, shortfalls
 from plumbline.readers._fio_entries import run_of, salvage
 from plumbline.readers._fio_facts import facts
 from plumbline.readers._fio_json import Broken, sift
 from plumbline.readers._fio_model import Job, Latency, Run, Transfer
 from plumbline.readers._fio_text import TextReports
-from plumbline.readers.reading import Completeness, Fact, Item, Reading, Status
+from plumbline.readers.reading import Completeness, Fact, Item, Reading, Status, readings_of
 from plumbline.readers.source import Source
 
 __all__ = ["Job", "Latency", "Run", "Transfer", "differences", "examine", "read", "sniff"]
@@ -198,8 +198,9 @@ def _gather(source: Source) -> _Output:
     for item in sift(source):
         if held is not None:
             text.feed(held)
-        held = item if isinstance(item, str) else None
+            held = None
         if isinstance(item, str):
+            held = item
             output.first_line = output.first_line or item
             if "fio: " in item:
                 output.add_message(item)
@@ -278,23 +279,31 @@ def _readings(run: Run, number: int | None) -> Iterator[Reading]:
             yield from _transfer_readings(transfer, params)
 
 
-def _transfer_readings(transfer: Transfer, params: dict[str, Scalar]) -> Iterator[Reading]:
-    if transfer.bytes_per_s is not None:
-        yield Reading("bandwidth", transfer.bytes_per_s / 1e6, "MB/s", params)
-    if transfer.iops is not None:
-        yield Reading("iops", transfer.iops, "IOPS", params)
+def _transfer_readings(transfer: Transfer, params: dict[str, Scalar]) -> list[Reading]:
+    names: list[str] = []
+    values: list[float] = []
+    places: list[Params] = []
+
+    def give(name: str, value: float | None) -> None:
+        if value is not None:
+            names.append(name)
+            values.append(value)
+            places.append(params)
+
+    give("bandwidth", None if transfer.bytes_per_s is None else transfer.bytes_per_s / 1e6)
+    give("iops", transfer.iops)
     for kind, latency in transfer.latency.items():
-        if latency.mean_us is not None:
-            yield Reading(f"{kind}_latency_mean", latency.mean_us, "us", params)
-        if kind != "submission":
-            name = f"{kind}_latency"
-            for percentile, value in latency.percentiles.items():
-                whole = int(percentile)
-                yield Reading(name, value, "us", {**params, "percentile": whole if whole == percentile else percentile})
-    if transfer.total_bytes is not None:
-        yield Reading("total_bytes", transfer.total_bytes, "B", params)
-    if transfer.runtime_ms is not None:
-        yield Reading("runtime", transfer.runtime_ms, "ms", params)
+        give(f"{kind}_latency_mean", latency.mean_us)
+        if kind != "submission" and latency.percentiles:
+            names += [f"{kind}_latency"] * len(latency.percentiles)
+            values += latency.percentiles.values()
+            places += [
+                {**params, "percentile": whole if (whole := int(percentile)) == percentile else percentile}
+                for percentile in latency.percentiles
+            ]
+    give("total_bytes", transfer.total_bytes)
+    give("runtime", transfer.runtime_ms)
+    return readings_of(names, values, [INDICATORS[name][0] for name in names], places)
 
 
 def _error(job: Job) -> str:
