@@ -144,6 +144,7 @@ def worker_job(
     # A gang's workers live as long as the launcher waits for the last of them, and then for its benchmark.
     pod["spec"]["activeDeadlineSeconds"] = run_s + (waits["start_s"] if several else 0)
     pod["spec"]["affinity"] = {"nodeAffinity": _on_nodes(spec.nodes), "podAntiAffinity": _apart(spec, attempt)}
+    pod["spec"]["containers"][0]["env"].insert(0, {"name": "PLUMBLINE_LAUNCHER", "value": owner[1]})
     if several:
         _serve_ssh(pod["spec"], profile["kubernetes"]["ssh_port"], public_key or "")
     pod = merged(pod, profile["kubernetes"]["pod_overrides"])

@@ -103,7 +103,7 @@ def run(spec: LaunchSpec, evidence: Path, attempt: int | None = None) -> RunReco
         code=Code.STOPPED if outcome is Outcome.STOPPED else None,
         reason=reason,
         argv=spec.argv,
-        hosts=(socket.gethostname(),),
+        hosts=(os.environ.get("PLUMBLINE_NODE") or socket.gethostname(),),  # a pod's host name is not its node's
         started_at=started_at,
         ended_at=utc_now(),
         duration_s=round(time.monotonic() - clock, 6),
@@ -111,10 +111,10 @@ def run(spec: LaunchSpec, evidence: Path, attempt: int | None = None) -> RunReco
         origin=spec.origin,
         device=spec.device,
         hardware=hardware_identity(),
-        environment={**software_environment(), "env": _shown_env(spec.env)},
+        environment={**software_environment(), "env": shown_environment(spec.env)},
         snapshots={"before": before, "after": snapshot()},
         raw_dir=f"raw/{raw_dir.name}",
-        raw_files=tuple(_digest_files(raw_dir)),
+        raw_files=tuple(digest_files(raw_dir)),
     )
     write_record(record, evidence)
     if stop is not None:
@@ -140,38 +140,40 @@ def _execute(spec: LaunchSpec, raw_dir: Path) -> tuple[Outcome, int | None, int 
                 stdout=out,
                 stderr=err,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,  # noqa: PLW1509 - one prctl call, prepared before the fork
+                preexec_fn=die_with_parent,  # noqa: PLW1509 - one prctl call, prepared before the fork
             )
         except (OSError, ValueError) as error:
             return Outcome.NOT_STARTED, None, None, f"cannot start {spec.argv[0]}: {error}"
         try:
             status = process.wait(timeout=spec.timeout_s)
         except subprocess.TimeoutExpired:
-            _stop_group(process)
+            stop_group(process)
             return Outcome.TIMEOUT, None, None, f"no end after {spec.timeout_s:g} s; stopped"
         except BaseException:
-            _stop_group(process)
+            stop_group(process)
             raise
-        _kill_group(process.pid, signal.SIGKILL)  # stragglers of a launcher that ended without them
+        kill_group(process.pid, signal.SIGKILL)  # stragglers of a launcher that ended without them
     if status < 0:
         return Outcome.SIGNALLED, None, -status, f"ended by {signal.Signals(-status).name}"
     return Outcome.EXITED, status, None, f"exit code {status}" if status else ""
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """Ask the kernel to end the benchmark when this process is killed, so that nothing keeps measuring alone."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def _stop_group(process: subprocess.Popen[bytes]) -> None:
-    _kill_group(process.pid, signal.SIGTERM)
+def stop_group(process: subprocess.Popen[bytes]) -> None:
+    """End a process and its group: SIGTERM, GRACE_S, SIGKILL."""
+    kill_group(process.pid, signal.SIGTERM)
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(timeout=GRACE_S)
-    _kill_group(process.pid, signal.SIGKILL)
+    kill_group(process.pid, signal.SIGKILL)
     process.wait()
 
 
-def _kill_group(group: int, number: signal.Signals) -> None:
+def kill_group(group: int, number: signal.Signals) -> None:
+    """Send a signal to a process group that may be gone already."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)
 
@@ -181,12 +183,14 @@ def _own_cpu_s() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def _shown_env(extra: Mapping[str, str]) -> dict[str, str]:
+def shown_environment(extra: Mapping[str, str]) -> dict[str, str]:
+    """Give the variables that a record shows: those that steer a benchmark, and `extra`."""
     shown = {key: value for key, value in os.environ.items() if key.startswith(_SHOWN)}
     return {**shown, **extra}
 
 
-def _digest_files(raw_dir: Path) -> Iterator[RawFile]:
+def digest_files(raw_dir: Path) -> Iterator[RawFile]:
+    """Give every raw file in name order with its size and SHA-256. Links are no raw files."""
     for path in sorted(p for p in raw_dir.rglob("*") if p.is_file() and not p.is_symlink()):
         yield RawFile(
             path=path.relative_to(raw_dir).as_posix(), size_bytes=path.stat().st_size, sha256=file_sha256(path)
@@ -230,7 +234,8 @@ def write_record(record: RunRecord, evidence: Path) -> Path:
     return path
 
 
-def _raise_stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - a signal handler's signature
+def raise_stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - a signal handler's signature
+    """Turn a signal into SystemExit, which `run` records as STOPPED."""
     raise SystemExit(128 + number)
 
 
@@ -241,7 +246,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--evidence", type=Path, required=True, help="the run's evidence directory")
     parser.add_argument("--attempt", type=int, help="claim exactly this attempt (default: the next free one)")
     chosen = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, _raise_stop)
+    signal.signal(signal.SIGTERM, raise_stop)
     data: Any = json.loads(chosen.spec.read_text())
     try:
         run(launch_spec(data), chosen.evidence, chosen.attempt)

@@ -1,0 +1,142 @@
+"""What a worker that did not start, or did not finish, means: a code, and a sentence that a person understands.
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from plumbline.kubernetes.api import Api, ApiError
+from plumbline.kubernetes.files import record_fault
+from plumbline.model import Code, LaunchSpec, RunRecord
+from plumbline.readers.kubernetes import explain
+
+_DISRUPTIONS = frozenset({Code.PREEMPTED, Code.EVICTED, Code.NODE_LOST})
+Finding = tuple[Code, str]
+Pod = Mapping[str, Any]
+
+BUSY_EXIT = 75
+_HOPELESS = ("InvalidImageName", "ErrImageNeverPull", "ImagePullBackOff", "CreateContainerConfigError")
+"""What a container waits for that waiting does not bring."""
+_MESSAGE_LENGTH = 600
+TRANSIENT = frozenset({Code.NODE_LOST, Code.NODE_NOT_READY, Code.EVICTED, Code.IMAGE_PULL, Code.INFRASTRUCTURE})
+"""What may be gone at the next try. Not: preemption and quota (others need the GPUs), memory, missing GPUs."""
+
+
+def phase(pod: Pod) -> str:
+    """Give the pod's phase; Pending where none is told."""
+    return str((pod.get("status") or {}).get("phase") or "Pending")
+
+
+def ended(pod: Pod) -> bool:
+    """Say whether the pod will not run any more."""
+    return phase(pod) in ("Succeeded", "Failed")
+
+
+def ready(pod: Pod) -> bool:
+    """Say whether the pod runs, has an address and answers its readiness probe."""
+    status = pod.get("status") or {}
+    conditions = {c.get("type"): c.get("status") for c in status.get("conditions") or ()}
+    leaving = (pod.get("metadata") or {}).get("deletionTimestamp")
+    return phase(pod) == "Running" and bool(status.get("podIP")) and conditions.get("Ready") == "True" and not leaving
+
+
+def node_of(pod: Pod) -> str | None:
+    """Give the node that the pod was placed on."""
+    name = (pod.get("spec") or {}).get("nodeName")
+    return str(name) if name else None
+
+
+def unschedulable(pod: Pod) -> bool:
+    """Say whether the scheduler looked and found no place."""
+    return any(
+        c.get("type") == "PodScheduled" and c.get("status") == "False" and c.get("reason") == "Unschedulable"
+        for c in (pod.get("status") or {}).get("conditions") or ()
+    )
+
+
+def hopeless(pod: Pod) -> bool:
+    """Say whether a container waits for what will not come by waiting, such as an image that does not exist."""
+    status = pod.get("status") or {}
+    statuses = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    return any(((s.get("state") or {}).get("waiting") or {}).get("reason") in _HOPELESS for s in statuses)
+
+
+def explain_pod(api: Api, namespace: str, pod: Pod) -> Finding:
+    """Say why a pod did not do its work. Its events are asked for; without them its own status must do."""
+    name = pod["metadata"]["name"]
+    found = explain(_not_succeeded(pod), _events(api, namespace, name))
+    place = f"node {found.node}" if found.node else f"pod {name}"
+    if found.exit_code == BUSY_EXIT and found.category in (None, Code.BENCHMARK_FAILED):
+        return Code.BUSY, f"{place}: {_short(found.message)}"
+    code = found.category
+    if code in (None, Code.OK, Code.BENCHMARK_FAILED):
+        code = Code.INFRASTRUCTURE
+    words = [place, found.reason or ("deleted" if pod["metadata"].get("deletionTimestamp") else phase(pod))]
+    if found.exit_code is not None and f"{found.exit_code}" not in found.message:
+        words.append(f"exit code {found.exit_code}")
+    return code, ": ".join([*words, _short(found.message)] if found.message else words)
+
+
+def record_disruption(api: Api, namespace: str, pod: Pod, spec: LaunchSpec, evidence: Path) -> RunRecord | None:
+    """Write down why the cluster stopped a pod whose own record only says that it was stopped; None if it didn't.
+
+    The worker's record stays; this one, under the next number, says whose doing it was (preempted, evicted …).
+    """
+    code, reason = explain_pod(api, namespace, pod)
+    return record_fault(spec, evidence, code, reason) if code in _DISRUPTIONS else None
+
+
+def _not_succeeded(pod: Pod) -> Pod:
+    """Give a pod that others removed as failed: programs that end well when asked to leave no other trace of it."""
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    if not any(c.get("type") == "DisruptionTarget" and c.get("status") == "True" for c in conditions):
+        return pod
+    return {**pod, "status": {**pod["status"], "phase": "Failed"}}
+
+
+def explain_job(api: Api, namespace: str, name: str) -> Finding | None:
+    """Say why a Job could not make its pods, from its events; None when nothing is said."""
+    found = explain({}, _events(api, namespace, name))
+    if found.category is None or not found.reason:
+        return None
+    return found.category, f"{found.reason}: {_short(found.message)}"
+
+
+def explain_waiting_job(api: Api, namespace: str, name: str) -> Finding:
+    """Say why a Job still has no pods: refused, not admitted by its queue, or nobody knows."""
+    if (refused := explain_job(api, namespace, name)) is not None:
+        return refused
+    try:
+        job = api.get(f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}", patience_s=0)
+    except ApiError as error:
+        return Code.INFRASTRUCTURE, str(error)
+    if (job.get("spec") or {}).get("suspend"):
+        return Code.QUOTA, f"Job {name} is suspended: its queue has not admitted it"
+    return Code.INFRASTRUCTURE, f"Job {name} made no pods"
+
+
+def _events(api: Api, namespace: str, name: str) -> Sequence[Mapping[str, Any]]:
+    query = {"fieldSelector": f"involvedObject.name={name}"}
+    try:
+        return api.list(f"/api/v1/namespaces/{namespace}/events", query)[0]
+    except ApiError:
+        return ()
+
+
+def _short(message: str) -> str:
+    text = " ".join(message.split())
+    return text if len(text) <= _MESSAGE_LENGTH else text[: _MESSAGE_LENGTH - 1] + "…"
+
+
+def unreachable(address: str, port: int, *, limit_s: float = 3.0) -> str | None:
+    """Try to connect; give why that failed, or None."""
+    try:
+        socket.create_connection((address, port), timeout=limit_s).close()
+    except OSError as error:
+        return str(error)
+    return None

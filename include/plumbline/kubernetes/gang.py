@@ -1,0 +1,253 @@
+"""The launcher of a batch: owns the GPU workers of all its groups, and leaves one record for each launch.
+
+    python -m plumbline.kubernetes.gang --evidence DIR --batch ID
+
+Runs in a pod without GPUs, with the standard library and, where groups have several nodes, ssh and mpirun. What has an
+answer already is not run again, so a launcher that was lost is simply started anew. Groups of a round run at the same
+time; a worker that can't start ends its group at once, and no other. Exits 0 when every launch has a record, whatever
+it says; failing to clean up never changes that, since owner references and deadlines clean up as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from plumbline.execution.pods import PREFIX, rounds, selector
+from plumbline.execution.run_one import AttemptTakenError, raise_stop
+from plumbline.kubernetes import diagnosis, files, ssh
+from plumbline.kubernetes.api import Api, ApiError, in_cluster
+from plumbline.kubernetes.launches import Launch, Site
+from plumbline.kubernetes.mirror import Mirror
+from plumbline.model import Code, LaunchSpec
+
+TICK_S = 0.2
+PACE_S = 0.06
+"""Between creating two Jobs: the API of a busy cluster is asked at most some 16 times a second."""
+NO_RECORD, TAKEN = 70, 76
+_CLEANUP_S = 60.0
+_LAST_WORDS_S = 8.0
+Pods = Mapping[tuple[str, str], list[Mapping[str, Any]]]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the batch; see the module."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("--evidence", type=Path, required=True, help="the run's evidence directory")
+    parser.add_argument("--batch", required=True, help="one of the plan's batches")
+    options = parser.parse_args(arguments)
+    specs = files.without_answer(options.evidence, files.read_batch(options.evidence, options.batch))
+    if not specs:
+        say("every launch of this batch has an answer already")
+        return 0
+    profile = files.read_profile(options.evidence)
+    site = Site(
+        api=Api(in_cluster(), patience_s=profile["kubernetes"]["waits"]["outage_s"]),
+        profile=profile,
+        batch_id=options.batch,
+        evidence=options.evidence,
+        owner=(os.environ["PLUMBLINE_POD"], os.environ["PLUMBLINE_POD_UID"]),
+    )
+    signal.signal(signal.SIGTERM, raise_stop)
+    return Gang(site).run(specs)
+
+
+def say(text: str) -> None:
+    """Report one step in the pod's log."""
+    print(text, flush=True)
+
+
+class Gang:
+    """All launches of one batch, round after round."""
+
+    def __init__(self, site: Site) -> None:
+        """Prepare; nothing is asked yet."""
+        self.site = site
+        namespace = site.settings["namespace"]
+        run_id = site.evidence.parent.name
+        self.mirror = Mirror(site.api, f"/api/v1/namespaces/{namespace}/pods", selector(run_id, site.batch_id))
+        self.launches: list[Launch] = []
+        self._beat = 0.0
+
+    def run(self, specs: Sequence[LaunchSpec]) -> int:
+        """Run the launches; give the exit code."""
+        self.mirror.start()
+        try:
+            self.mirror.wait_listed(self.site.settings["waits"]["outage_s"])
+            if (other := self._older_launcher()) is not None:
+                say(f"launcher {other} runs this batch: leaving it alone")
+                return TAKEN
+            specs = self._without_held(files.without_answer(self.site.evidence, specs))
+            for _ in range(1 + self.site.settings["retries"]):
+                for group in rounds(specs):
+                    self._run_round(group)
+                specs = self._worth_another_try(specs)
+        except (SystemExit, KeyboardInterrupt):
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            say("asked to stop: ending every launch")
+            self._stop_all("the launcher was asked to stop")
+        except AttemptTakenError as error:
+            self._stop_all("another launcher runs this batch")
+            say(f"{error}: another launcher runs this batch")
+            return TAKEN
+        finally:
+            self._clean_up()
+        missing = [one.spec.launch_id for one in self.launches if not self._on_disk(one)]
+        if missing:
+            say(f"no record could be written of {', '.join(missing[:5])}")
+        return NO_RECORD if missing else 0
+
+    def _older_launcher(self) -> str | None:
+        """Name another launcher of this batch that lives and was there first. The API gives every pod its time."""
+        others = {pod["metadata"]["uid"]: pod for pod in self.mirror.objects() if not _is_worker(pod)}
+        own = others.pop(self.site.owner[1], None)
+        for pod in others.values():
+            metadata = pod["metadata"]
+            alive = not diagnosis.ended(pod) and not metadata.get("deletionTimestamp")
+            if alive and (own is None or _age_order(pod) < _age_order(own)):
+                return str(metadata["name"])
+        return None
+
+    def _without_held(self, specs: Sequence[LaunchSpec]) -> list[LaunchSpec]:
+        """Remove workers of an earlier launcher of this batch; leave out launches whose nodes still have one.
+
+        A worker that can't be removed may still run on a node that doesn't answer: nothing is started beside it.
+        """
+        waits = self.site.settings["waits"]
+        end = time.monotonic() + waits["orphan_s"] + waits["grace_s"] + 30
+        while (held := self._foreign_nodes()) and time.monotonic() < end:
+            self._keep_alive()
+            self._remove_foreign_jobs()
+            time.sleep(1)
+        free = []
+        for spec in specs:
+            on = sorted(held & set(spec.nodes))
+            if on:
+                reason = f"node {on[0]}: a worker of an earlier launcher is still on it and can't be removed"
+                files.record_fault(spec, self.site.evidence, Code.NODE_LOST, reason)
+            else:
+                free.append(spec)
+        return free
+
+    def _foreign_nodes(self) -> set[str]:
+        """Give the nodes on which workers of this batch live before this launcher has made any."""
+        workers = [pod for pod in self.mirror.objects() if _is_worker(pod)]
+        return {node for pod in workers if not diagnosis.ended(pod) and (node := diagnosis.node_of(pod))}
+
+    def _remove_foreign_jobs(self) -> None:
+        query = {"labelSelector": selector(self.site.evidence.parent.name, self.site.batch_id)}
+        try:
+            for job in self.site.api.list(self.site.jobs, query)[0]:
+                self.site.api.delete(f"{self.site.jobs}/{job['metadata']['name']}")
+        except ApiError as error:
+            say(f"workers of an earlier launcher can't be removed: {error}")
+
+    # -- a round ----------------------------------------------------------------------------------------------------
+
+    def _run_round(self, specs: Sequence[LaunchSpec]) -> None:
+        """Run launches that share no node, all at once, to their records."""
+        active = []
+        for spec in specs:
+            launch = Launch(site=self.site, spec=spec, attempt=files.next_attempt(self.site.evidence, spec.launch_id))
+            self.launches.append(launch)
+            self._keep_alive()
+            try:
+                launch.start()
+            except ApiError as error:
+                code = Code.QUOTA if error.status == 403 and "quota" in str(error) else Code.INFRASTRUCTURE
+                launch.fail(code, str(error))
+            except ssh.NoKeysError as error:
+                launch.fail(Code.INFRASTRUCTURE, str(error))
+            else:
+                active.append(launch)
+                time.sleep(PACE_S)
+        say(f"{len(active)} of {len(specs)} launches started")
+        while active:
+            self._keep_alive()
+            there, gone = _by_launch(self.mirror.objects()), _by_launch(self.mirror.gone())
+            for launch in active:
+                key = (launch.spec.launch_id, str(launch.attempt))
+                launch.step(there.get(key, []), gone.get(key, []), outage=self.mirror.outage)
+                if launch.record is not None:
+                    launch.delete_job(patience_s=0)
+                    record = launch.record
+                    say(f"{record.launch_id}: {record.outcome.value} {record.code or ''} {record.reason}".rstrip())
+            active = [launch for launch in active if not launch.done]
+            time.sleep(TICK_S)
+
+    def _worth_another_try(self, specs: Iterable[LaunchSpec]) -> list[LaunchSpec]:
+        """Give the launches that infrastructure stopped in a way that may be gone by now. Never a low number."""
+        last = {launch.spec.launch_id: launch.record for launch in self.launches}
+        found = []
+        for spec in specs:
+            record = last.get(spec.launch_id)
+            if record is not None and record.code in diagnosis.TRANSIENT:
+                found.append(spec)
+        return found
+
+    # -- all along --------------------------------------------------------------------------------------------------
+
+    def _keep_alive(self) -> None:
+        """Beat for the workers, and repeat clean-ups that the API had no answer for."""
+        if time.monotonic() - self._beat < files.beat_s(self.site.settings["waits"]["orphan_s"]):
+            return
+        self._beat = time.monotonic()
+        try:
+            files.beat(self.site.evidence, self.site.owner[1])
+        except OSError as error:
+            say(f"the results volume does not take the heartbeat: {error}")
+        for launch in self.launches:
+            if launch.done:
+                launch.delete_job(patience_s=0)
+
+    def _stop_all(self, reason: str) -> None:
+        """End what runs: workers first, so that those which write their own records can."""
+        for launch in self.launches:
+            launch.stop_command()
+            launch.delete_job(patience_s=1)
+        end = time.monotonic() + _LAST_WORDS_S
+        while any(not one.recorded_by_worker() for one in self.launches) and time.monotonic() < end:
+            time.sleep(TICK_S)
+        for launch in self.launches:
+            if not launch.done:
+                launch.fail(Code.STOPPED, reason)
+
+    def _clean_up(self) -> None:
+        """Remove what is left, for a minute at most. What stays goes with this pod: it is owned by it."""
+        end = time.monotonic() + _CLEANUP_S
+        for launch in self.launches:
+            if not launch.deleted:
+                launch.delete_job(patience_s=max(0.0, end - time.monotonic()))
+        self.mirror.stop()
+
+    def _on_disk(self, launch: Launch) -> bool:
+        return bool(files.records_of(self.site.evidence, launch.spec.launch_id))
+
+
+def _is_worker(pod: Mapping[str, Any]) -> bool:
+    return PREFIX + "launch" in (pod["metadata"].get("labels") or {})
+
+
+def _age_order(pod: Mapping[str, Any]) -> tuple[str, str]:
+    return str(pod["metadata"]["creationTimestamp"]), str(pod["metadata"]["uid"])
+
+
+def _by_launch(found: Iterable[Mapping[str, Any]]) -> Pods:
+    """Sort pods by (launch id, attempt); others are left out."""
+    sorted_pods: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
+    for pod in found:
+        labels = pod["metadata"].get("labels") or {}
+        if PREFIX + "launch" in labels:
+            sorted_pods[labels[PREFIX + "launch"], labels[PREFIX + "attempt"]].append(pod)
+    return sorted_pods
+
+
+if __name__ == "__main__":
+    sys.exit(main())
