@@ -64,10 +64,13 @@ def judge_run(run: RunDirectory) -> dict[str, Any]:
 
 
 def _with_nodes(reason: dict[str, Any], readout: Readout) -> dict[str, Any]:
-    """Name the nodes of a small group in its place: whoever is called at night needs names, not a group's number."""
+    """Name the node, or those of a small group, in its place: whoever is called at night needs names, no numbers."""
+    if reason["node"]:
+        named = reason["node"] in reason["place"]
+        return reason if named else {**reason, "place": f"{reason['place']}, node {reason['node']}"}
     launch_id = str(reason["launch_id"] or "").removeprefix("derived-")
     nodes = next((launch.nodes for launch in readout.launches if launch.launch_id == launch_id), ())
-    if reason["node"] or not 1 < len(nodes) <= NAMED_NODES:
+    if not 1 < len(nodes) <= NAMED_NODES:
         return reason
     return {**reason, "place": f"{reason['place']} ({', '.join(nodes)})"}
 
