@@ -298,11 +298,19 @@ def _pod_text() -> str:
     return _recorded("kubernetes/pod_succeeded.json").decode()
 
 
-_PODS_TABLE = b"NAME          READY   STATUS      RESTARTS   AGE\n"
+def _events() -> Pieces:
+    """Give what `kubectl get pods` and `kubectl get events` print of a large job."""
+    pods = "".join(f"bench-{n:<8d}0/1     Completed   {n % 3}          {n % 59}m\n" for n in range(256))
+    head = f"NAME          READY   STATUS      RESTARTS   AGE\n{pods}\n"
+    return _numbered(_event, f"{head}LAST SEEN   TYPE      REASON      OBJECT          MESSAGE\n".encode())
 
 
-def _pod_row(number: int) -> str:
-    return f"bench-{number:<8d}0/1     Completed   {number % 3}          {number % 59}m\n"
+def _event(number: int) -> str:
+    pod, age = f"pod/bench-{number % 256}", f"{number % 59}m"
+    told = ("Normal    Scheduled", f"Successfully assigned bench/bench-{number % 256} to n{number}")
+    if number % 2:
+        told = ("Warning   Unhealthy", "Readiness probe failed: HTTP probe failed with statuscode: 503")
+    return f"{age:12}{told[0]}   {pod:16}{told[1]}\n"
 
 
 def _system_key(number: int) -> str:
@@ -365,7 +373,7 @@ CASES: dict[tuple[str, str], Case] = {
     ("stress_ng", "noise"): Case(pieces=lambda _: _amid(training, _stress(0).encode())),
     ("xid", "table"): Case(pieces=lambda _: _numbered(_xid)),
     ("xid", "noise"): Case(pieces=lambda _: _amid(_kernel, _block(_xid, 0, 1))),
-    ("kubernetes", "table"): Case(pieces=lambda _: _numbered(_pod_row, _PODS_TABLE), keeps=_DOCUMENT, most=_WHOLE_TEXT),
+    ("kubernetes", "table"): Case(pieces=lambda _: _events(), keeps=_DOCUMENT, most=_WHOLE_TEXT),
     ("kubernetes", "table in JSON"): Case(
         pieces=lambda n: _document(_PODS, _pod, b"]}", n), keeps=_DOCUMENT, most=_WHOLE_TEXT
     ),

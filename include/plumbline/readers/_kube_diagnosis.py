@@ -259,6 +259,7 @@ _CURED_BY: Mapping[Code, tuple[str, ...]] = {
     Code.BENCHMARK_FAILED: (),
 }
 _TELLING_NORMAL = ("Preempted", "TaintManagerEviction", "Evicted", "NodeNotReady", "DeletionByPodGC")
+_PULLING = ("BackOff", "Failed", "InspectFailed", "ErrImageNeverPull")
 _IGNORED = ("Unhealthy", "ProbeWarning", "DNSConfigForming", "FailedToRetrieveImagePullSecret", "ImageGCFailed")
 
 
@@ -278,12 +279,15 @@ def _of_scheduling(status: Mapping[str, Any], events: Sequence[KubeEvent]) -> It
 def _of_events(events: Sequence[KubeEvent], *, running: bool) -> Iterator[Finding]:
     """Give what the events say, the gravest and latest first, without what later events cured."""
     found: list[tuple[int, float, int, Finding]] = []
+    latest: dict[str, float] = {}
+    for event in events:
+        latest[event.reason] = max(event.last, latest.get(event.reason, event.last))
     for position, event in enumerate(events):
         finding = _of_event(event)
         if finding is None or finding.category is None:
             continue
         cures = _CURED_BY.get(finding.category, ())
-        if any(later.reason in cures and later.last > event.last for later in events):
+        if any(latest.get(reason, event.last) > event.last for reason in cures):
             continue
         if running and finding.category not in (*_GRAVE, Code.BENCHMARK_FAILED):
             continue
@@ -300,12 +304,7 @@ def _of_event(event: KubeEvent) -> Finding | None:
     """Give what one event says, or None when it is no trouble."""
     if event.reason in _IGNORED:
         return None
-    if _BACKOFF_PULL.search(event.message) and event.reason in (
-        "BackOff",
-        "Failed",
-        "InspectFailed",
-        "ErrImageNeverPull",
-    ):
+    if event.reason in _PULLING and _BACKOFF_PULL.search(event.message):
         word = _ERROR_WORD.match(event.message)
         backing_off = event.reason == "BackOff" or "ImagePullBackOff" in event.message
         reason = word[1] if word else "ImagePullBackOff" if backing_off else "ErrImagePull"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 _AGE = re.compile(r"(?:(\d{1,6})y)?(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m(?!s))?(?:(\d{1,6})s)?")
 _TIMES = re.compile(
@@ -17,17 +18,18 @@ _COLUMNS = (
     "REASON", "OBJECT", "SOURCE", "MESSAGE", "AGE", "FROM", "SUBOBJECTPATH",
 )  # fmt: skip
 _TYPES = ("Normal", "Warning")
+_BLANKS = (" ", "\t")
+_REASON = re.compile(r"[A-Za-z][\w.-]{0,80}")
 _NEVER = float("inf")
 
 
-@dataclass(frozen=True, slots=True)
-class KubeEvent:
+class KubeEvent(NamedTuple):
     """One event. `first` and `last` order events: larger is later, whatever they count from."""
 
     type: str
     reason: str
     message: str
-    count: int = 1
+    count: int = 1  # type: ignore[assignment]  # in place of the tuple's method
     object: str = ""
     first: float = 0.0
     last: float = 0.0
@@ -67,6 +69,7 @@ def _clock(stamp: str) -> float:
     return float(digits.ljust(20, "0")) if len(digits) >= 14 else 0.0
 
 
+@lru_cache(maxsize=4096)
 def seconds(age: str) -> float:
     """Read an age as kubectl prints it ('5h43m', '2d3h', '61s'); infinity where it says <unknown>."""
     match = _AGE.fullmatch(age.strip())
@@ -81,33 +84,37 @@ class EventTable:
 
     names: list[str]
     starts: list[int]
+    spans: list[tuple[int, int | None]] = field(init=False)
+    gaps: list[int] = field(init=False)
+    """Where a blank must stand before a column."""
+
+    def __post_init__(self) -> None:
+        """Find where each column ends."""
+        self.gaps = [start - 1 for start in self.starts if start]
+        self.spans = list(zip(self.starts, [*self.starts[1:], None], strict=True))
 
     def row(self, line: str) -> KubeEvent | None:
         """Read a row; None when the line is none."""
-        cells = self._by_position(line.expandtabs(8)) or self._by_gaps(line)
+        cells = self._by_position(line.expandtabs(8) if "\t" in line else line) or self._by_gaps(line)
         if cells is None:
             return None
-        times = _TIMES.fullmatch(cells.get("LAST SEEN") or cells.get("AGE") or cells.get("LASTSEEN") or "")
+        times = _times(cells.get("LAST SEEN") or cells.get("AGE") or cells.get("LASTSEEN") or "")
         if times is None:
             return None
-        last = seconds(times["last"])
-        count = int(times["count"] or 1)
+        last, count, first = times
         if (cells.get("COUNT") or "").isdigit():
             count = int(cells["COUNT"][:9])
-        first = times["first"] or cells.get("FIRST SEEN") or cells.get("FIRSTSEEN") or times["last"]
+        first = first or cells.get("FIRST SEEN") or cells.get("FIRSTSEEN") or last
         about = cells.get("OBJECT") or "/".join(filter(None, (cells.get("KIND"), cells.get("NAME"))))
-        return KubeEvent(
-            type=cells["TYPE"], reason=cells["REASON"], message=cells["MESSAGE"].replace('\\"', '"'), count=count,
-            object=about, first=-seconds(first), last=-last,
-        )  # fmt: skip
+        message = cells["MESSAGE"].replace('\\"', '"')
+        return KubeEvent(cells["TYPE"], cells["REASON"], message, count, about, -seconds(first), -seconds(last))
 
     def _by_position(self, line: str) -> dict[str, str] | None:
         """Cut at the header's columns, where every one begins after a space."""
-        if any(start and line[start - 1 : start] not in (" ", "\t") for start in self.starts):
-            return None
-        ends = [*self.starts[1:], len(line)]
-        cells = [line[start:end].strip() for start, end in zip(self.starts, ends, strict=True)]
-        return self._checked(cells)
+        for gap in self.gaps:
+            if line[gap : gap + 1] not in _BLANKS:
+                return None
+        return self._checked([line[start:end].strip() for start, end in self.spans])
 
     def _by_gaps(self, line: str) -> dict[str, str] | None:
         """Cut at gaps of two spaces or tabs, for tables whose alignment was lost."""
@@ -117,9 +124,35 @@ class EventTable:
 
     def _checked(self, cells: Sequence[str]) -> dict[str, str] | None:
         row = dict(zip(self.names, cells, strict=True))
-        if row["TYPE"] not in _TYPES or not re.fullmatch(r"[A-Za-z][\w.-]{0,80}", row["REASON"]):
-            return None
-        return row
+        return row if row["TYPE"] in _TYPES and _is_reason(row["REASON"]) else None
+
+
+@lru_cache(maxsize=1024)
+def _is_reason(text: str) -> bool:
+    return _REASON.fullmatch(text) is not None
+
+
+@lru_cache(maxsize=4096)
+def _times(text: str) -> tuple[str, int, str | None] | None:
+    """Read the cell that says when: (age of the last, count, age of the first where it tells), None for another."""
+    match = _TIMES.fullmatch(text)
+    return (match["last"], int(match["count"] or 1), match["first"]) if match else None
+
+
+class About:
+    """Events by what they are about."""
+
+    def __init__(self, events: Sequence[KubeEvent], pods: int) -> None:
+        """Sort the events of a file that holds so many pods."""
+        self._by_object: dict[str, list[KubeEvent]] = {}
+        for event in events:
+            self._by_object.setdefault(event.object.lower(), []).append(event)
+        named = any(name.startswith("pod/") for name in self._by_object)
+        self._else = list(events) if pods == 1 and not named else []
+
+    def pod(self, name: object) -> list[KubeEvent]:
+        """Give the events about a pod; all of them where there is one pod only, and none that names a pod."""
+        return self._by_object.get(f"pod/{name}".lower()) or self._else
 
 
 def event_header(line: str) -> EventTable | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from functools import lru_cache
 
 from plumbline.errors import ConfigError
 from plumbline.units import UNITS, convert
@@ -43,6 +44,7 @@ def is_absent(cell: str) -> bool:
     return bare(cell).lower().rstrip(".") in _ABSENT
 
 
+@lru_cache(maxsize=4096)
 def fault(cell: str) -> str | None:
     """Give the fault that stands where a value ought to be ('GPU requires reset', 'ERR!'), or None."""
     text = bare(cell)
@@ -63,6 +65,7 @@ def unit_of(text: str) -> str | None:
     return word if word in UNITS else _SPELLINGS.get(word.lower())
 
 
+@lru_cache(maxsize=8192)
 def quantity(cell: str, unit: str, *, printed: str | None = None) -> float | None:
     """Give a cell's number in `unit`, or None where there is none that a person would accept.
 

@@ -19,7 +19,7 @@ from plumbline.readers._expectations import expected_count
 from plumbline.readers._json_documents import find_documents
 from plumbline.readers._kube_describe import Described, described
 from plumbline.readers._kube_diagnosis import Diagnosis, diagnose, explain
-from plumbline.readers._kube_events import KubeEvent, event_header, event_of
+from plumbline.readers._kube_events import About, KubeEvent, event_header, event_of
 from plumbline.readers._kube_reasons import refine
 from plumbline.readers._kube_tables import pod_rows
 from plumbline.readers.framing import strip_document
@@ -71,6 +71,8 @@ _ERROR = re.compile(
     r"The connection to the server .{1,120} was refused)(?P<message>.{0,2000}))$",
     re.MULTILINE,
 )
+_ERROR_WORDS = ("Error from server", "Unable to connect", "error: ", "The connection to the server")
+"""One of these stands in whatever `_ERROR` finds."""
 _NEW_EVENTS = re.compile(r"^(?:LAST SEEN|LASTSEEN|NAMESPACE +LAST SEEN|FIRSTSEEN)\s", re.MULTILINE)
 _PODS = re.compile(r"^(?:NAMESPACE +)?NAME +READY +STATUS +RESTARTS +AGE", re.MULTILINE)
 _NAMED = re.compile(r"^Name:[ \t]+\S", re.MULTILINE)
@@ -123,7 +125,11 @@ def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
     if not _anything(found):
         raise OutputError("no pod and no event of Kubernetes", source=source.name, excerpt=text.strip()[:80])
     ended = text.endswith(("\n", "\r", "}", "]", '"')) or not found.tables
-    diagnoses = [diagnose(pod, found.own_events.get(at, _about(found, pod))) for at, pod in enumerate(found.pods)]
+    about = About(found.events, len(found.pods))
+    diagnoses = [
+        diagnose(pod, found.own_events[at] if at in found.own_events else about.pod(_name(pod)))
+        for at, pod in enumerate(found.pods)
+    ]
     for diagnosis in diagnoses:
         if diagnosis.restarts is not None:
             place: dict[str, Scalar] = {"pod": diagnosis.name, "namespace": diagnosis.namespace}
@@ -148,13 +154,14 @@ def _find(text: str) -> _Found:
         _take(found, document)
     if documents.cut and '"apiVersion"' in text:
         found.cut = "a JSON document stops before its end"
-    if not found.pods and not found.events and not found.kinds and not found.failures and _YAML.search(text):
+    nothing = not found.pods and not found.events and not found.kinds and not found.failures
+    if nothing and "apiVersion: v1" in text and _YAML.search(text):
         for one_document in _yaml(text):
             _take(found, one_document)
-    if _NAMED.search(text):
+    if "Name:" in text and _NAMED.search(text):
         for one in described(text):
             _take_description(found, one)
-    if "REASON" in text or _PODS.search(text):
+    if "REASON" in text or ("READY" in text and _PODS.search(text)):
         _take_tables(found, text)
     _take_sayings(found, text)
     return found
@@ -162,9 +169,9 @@ def _find(text: str) -> _Found:
 
 def _take_sayings(found: _Found, text: str) -> None:
     """Take what kubectl says in place of an answer."""
-    if match := _NONE.search(text):
+    if " found" in text and (match := _NONE.search(text)):
         found.nothing = match[1]
-    if match := _ERROR.search(text):
+    if any(words in text for words in _ERROR_WORDS) and (match := _ERROR.search(text)):
         found.complaint = match[1].strip()
         if match["reason"]:
             found.failures.append((match["reason"], match["message"].strip()))
@@ -231,7 +238,7 @@ def _take_tables(found: _Found, text: str) -> None:
             found.tables += 1
         elif table is not None and (event := table.row(line)) is not None:
             found.events.append(event)
-    if _PODS.search(text):
+    if "READY" in text and _PODS.search(text):
         found.pods += pod_rows(text)
         found.tables += 1
         found.listed = True
@@ -257,16 +264,9 @@ def _yaml(text: str) -> Iterator[Mapping[str, Any]]:
         return
 
 
-def _about(found: _Found, pod: Mapping[str, Any]) -> list[KubeEvent]:
-    """Give the events about a pod; all of them where there is one pod only."""
+def _name(pod: Mapping[str, Any]) -> object:
     metadata = pod.get("metadata")
-    name = metadata.get("name") if isinstance(metadata, dict) else None
-    about = [event for event in found.events if event.object.lower() == f"pod/{name}".lower()]
-    return about or (list(found.events) if len(found.pods) == 1 and not _names_pods(found.events) else [])
-
-
-def _names_pods(events: Sequence[KubeEvent]) -> bool:
-    return any(event.object.lower().startswith("pod/") for event in events)
+    return metadata.get("name") if isinstance(metadata, dict) else None
 
 
 def _worst(diagnoses: Sequence[Diagnosis]) -> Diagnosis | None:
@@ -310,11 +310,22 @@ def _facts(
         yield Fact("event_reasons", dict(Counter(event.reason for event in events)))
     if len(diagnoses) > 1:
         yield Fact("phases", dict(Counter(one.phase or "none" for one in diagnoses)))
-        yield Fact("pods", [{k: v for k, v in to_plain(one).items() if v is not None} for one in diagnoses])
+        yield Fact("pods", [_plain(one) for one in diagnoses])
     if found.kinds:
         yield Fact("kind", found.kinds[0])
     if (said := found.complaint or found.nothing) is not None:
         yield Fact("complaint", said)
+
+
+_FIELDS = tuple(field.name for field in dataclasses.fields(Diagnosis))
+
+
+def _plain(one: Diagnosis) -> dict[str, Any]:
+    """Give what is known of a pod as plain data."""
+    known = {name: value for name in _FIELDS if (value := getattr(one, name)) is not None}
+    if one.category is not None:
+        known["category"] = one.category.value
+    return known
 
 
 _FACT_OF = {

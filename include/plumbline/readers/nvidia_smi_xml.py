@@ -104,8 +104,9 @@ def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
     for number, log in enumerate(logs):
         for gpu in log.gpus:
             yield from _readings(gpu, {"run": number} if several else {})
-    yield from _facts(logs, said)
-    yield _completeness(logs, said, expect)
+    faults = [text for log in logs for text in _faults(log)]
+    yield from _facts(logs, said, faults)
+    yield _completeness(logs, said, expect, faults)
 
 
 def _logs(text: str) -> list[_Log]:
@@ -141,32 +142,42 @@ def _log(text: str, *, closed: bool) -> _Log:
     return log
 
 
+def _below(keys: Sequence[tuple[str | None, bool]], tag: str) -> tuple[str | None, bool]:
+    """Give key and kind of an element below the open ones: its path below <gpu>, or below its MIG device."""
+    if not keys:
+        return None, False
+    above, mig = keys[-1]
+    if len(keys) == 1:
+        above = None if tag in _SKIPPED else ""
+    if above is None:
+        return None, mig
+    if tag == "mig_device" and not mig:
+        return "", True
+    return f"{above}/{tag}" if above else tag, mig
+
+
 def _parse(text: str) -> _Gpu | None:
     """Parse one whole <gpu> element; None when it isn't well-formed."""
     gpu = _Gpu("")
-    path: list[str] = []
     words: list[str] = []
+    keys: list[tuple[str | None, bool]] = []
+    """For each open element the key of its text (None: it has none), and whether a MIG device is told of."""
 
     def start(tag: str, attributes: Mapping[str, str]) -> None:
-        if len(path) >= _DEEPEST:
+        if len(keys) >= _DEEPEST:
             raise ValueError("nested deeper than any schema")
-        if not path:
+        if not keys:
             gpu.bus_id = attributes.get("id", "")
         if tag == "mig_device":
             gpu.migs.append({})
         gpu.processes += tag == "process_info"
-        path.append(tag)
+        keys.append(_below(keys, tag))
         words.clear()
 
     def end(_tag: str) -> None:
-        inside = path[1:]
-        path.pop()
-        if inside and inside[0] not in _SKIPPED:
-            mig = "mig_device" in inside
-            key = "/".join(inside[inside.index("mig_device") + 1 :] if mig else inside)
-            leaves = gpu.migs[-1] if mig and gpu.migs else gpu.leaves
-            if value := "".join(words).strip():
-                leaves.setdefault(key, value)
+        key, mig = keys.pop()
+        if key is not None and words and (value := "".join(words).strip()):
+            (gpu.migs[-1] if mig else gpu.leaves).setdefault(key, value)
         words.clear()
 
     parser = expat.ParserCreate()
@@ -219,7 +230,7 @@ def _faults(log: _Log) -> Iterator[str]:
                 yield f"{gpu.bus_id} {path}: {found}"
 
 
-def _facts(logs: Sequence[_Log], said: str | None) -> Iterator[Fact]:
+def _facts(logs: Sequence[_Log], said: str | None, faults: Sequence[str]) -> Iterator[Fact]:
     if said is not None:
         yield Fact("complaint", said)
     if not logs:
@@ -233,11 +244,13 @@ def _facts(logs: Sequence[_Log], said: str | None) -> Iterator[Fact]:
         if (value_ := common(devices, name)) is not None:
             yield Fact(name, value_)
     yield Fact("devices", devices)
-    if faults := [text for one in logs for text in _faults(one)]:
-        yield Fact("faults", faults[:100])
+    if faults:
+        yield Fact("faults", list(faults[:100]))
 
 
-def _completeness(logs: Sequence[_Log], said: str | None, expect: Mapping[str, Scalar]) -> Completeness:
+def _completeness(
+    logs: Sequence[_Log], said: str | None, expect: Mapping[str, Scalar], faults: Sequence[str]
+) -> Completeness:
     wanted = expected_count(expect, "gpus")
     expected: dict[str, Any] = {} if wanted is None else {"gpus": wanted}
     if not logs:
@@ -251,7 +264,6 @@ def _completeness(logs: Sequence[_Log], said: str | None, expect: Mapping[str, S
     problems = [text for one in logs for text in _problems(one, wanted)]
     if problems:
         status, reason = Status.INCOMPLETE, problems[0]
-    faults = [text for one in logs for text in _faults(one)]
     if faults:
         lost = any("reset" in text or "lost" in text for text in faults)
         status, reason = (Status.FAILED if lost else Status.INCOMPLETE), f"fault in place of a value: {faults[0]}"
