@@ -16,6 +16,8 @@ CLUSTER ?= local
 SUITE ?= nightly
 # Test files that run at the same time; each file's tests stay together, as they share what is slow to start.
 JOBS ?= 2
+# Seeds of the scoreboard; those that ship are for development, a claim needs others.
+SEEDS ?= include/plumbline/scoreboard/development_seeds.yaml
 # Arguments for pytest (make test) or for the benchmarks (make bench).
 ARGS ?=
 
@@ -29,7 +31,7 @@ RUNTIME := .venv/.runtime
 DEV := .venv/.dev
 BENCH := .venv-bench/.installed
 
-.PHONY: help baseline test lint types lock bench demo mutations fuzz up down env bench-env dev-env system clean distclean
+.PHONY: help baseline test lint types lock bench demo mutations scoreboard fuzz up down env bench-env dev-env system clean distclean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -67,6 +69,10 @@ demo: $(RUNTIME) ## 60 nights of a simulated cluster with known faults, into dem
 
 mutations: $(DEV) $(BENCH) ## break good runs in every known way and print what the gate says
 	@$(VENV)/python -m tests.validation.mutations $(ARGS)
+
+scoreboard: $(RUNTIME) ## score the detectors on simulated clusters; SEEDS=FILE of whole numbers, ARGS=--quick to try
+	@$(VENV)/plumbline scoreboard --seeds "$(SEEDS)" --out build/scoreboard $(ARGS)
+	@$(if $(findstring --quick,$(ARGS)),echo "docs/scoreboard.md stays as it is",cp build/scoreboard/scoreboard.md docs/scoreboard.md)
 
 fuzz: $(DEV) $(BENCH) ## fuzz every reader, coverage-guided; ARGS="nccl_tests --cpu-seconds 600" for one
 	@$(VENV)/python -m tests.fuzz $(ARGS)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from plumbline.analysis.neighbours import LEAST_PEERS
@@ -173,7 +174,7 @@ def _operation(kind: Kind) -> str:
 
 def _physics_known(layout: Layout, node_count: int) -> bool:
     profile = layout.profile
-    found = accelerator(profile.accelerator.model)
+    found = _accelerator(profile.accelerator.model)
     if found is None or found.link_gb_s is None or profile.accelerator.per_node < 2:
         return False
     shared = profile.fabric.in_network_reduction or any(node.nvlink_domain for node in layout.inventory)
@@ -185,7 +186,7 @@ def _ceilings(layout: Layout, sheet: Sheet, kind: Kind, one_node: dict[tuple[str
     import numpy as np
 
     profile, operation, nights = layout.profile, _operation(kind), len(sheet.values)
-    by_link = one_node_ceiling(operation, profile.accelerator.per_node, profile.accelerator.model)
+    by_link = _one_node_ceiling(operation, profile.accelerator.per_node, profile.accelerator.model)
     if sheet.node_count == 1:
         return np.full(nights, np.nan if by_link is None else by_link)
     bus = one_node.get((sheet.benchmark, operation), np.full(nights, np.nan if by_link is None else by_link))
@@ -198,6 +199,11 @@ def _ceilings(layout: Layout, sheet: Sheet, kind: Kind, one_node: dict[tuple[str
     return np.array([top if top is not None and top > 0 else np.nan for top in tops])
 
 
+_one_node_ceiling = lru_cache(maxsize=256)(one_node_ceiling)
+_accelerator = lru_cache(maxsize=64)(accelerator)
+_dense_peak_tflops = lru_cache(maxsize=256)(dense_peak_tflops)
+
+
 def _of_peak(layout: Layout, sheets: Sequence[Sheet]) -> Iterator[Sheet]:
     """Give theoretical rate and share of it beside effective rates, and MFU beside model rates."""
     import numpy as np
@@ -207,7 +213,7 @@ def _of_peak(layout: Layout, sheets: Sequence[Sheet]) -> Iterator[Sheet]:
         for sheet in sheets:
             kinds, columns = [], []
             for kind, values in sheet.column(name):
-                peak = dense_peak_tflops(model, str(params_of(kind.params).get("precision")))
+                peak = _dense_peak_tflops(model, str(params_of(kind.params).get("precision")))
                 if peak is None:
                     continue
                 if name == MODEL_FLOPS:

@@ -7,7 +7,7 @@ than its numbers (it failed, was cut short, gave wrong results, or its clock is 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -23,7 +23,7 @@ from plumbline.simulation.sheets import Sheet
 from plumbline.simulation.truth import Truth
 from plumbline.tracking.run_directory import RunDirectory
 from plumbline.validation.readout import Readout, read_run
-from plumbline.validation.record_checks import launch_fields, launch_place
+from plumbline.validation.record_checks import CLOCK_TOLERANCE, launch_fields, launch_place
 from plumbline.validation.snapshot_checks import snapshot_problems
 
 if TYPE_CHECKING:
@@ -45,9 +45,10 @@ class Measured:
     """Of each night: what records and outputs say against their launches, as readout.read_run tells it."""
 
 
-def measure(nights: Sequence[Night], layouts: Sequence[Layout]) -> Measured:
+def measure(nights: Sequence[Night], layouts: Sequence[Layout], *, ask_gpus: Sequence[bool] | None = None) -> Measured:
     """Measure nights of one cluster side by side. `layouts` is each night's plan; they differ in their shuffles only.
 
+    `ask_gpus` says for which nights `verdicts` has to hold what GPUs say of themselves; None is for all.
     Raises ValueError for layouts of different steps.
     """
     if not same_shape(layouts):
@@ -66,7 +67,8 @@ def measure(nights: Sequence[Night], layouts: Sequence[Layout]) -> Measured:
             readout = read_from_text(night, layout, rows)
             _fill(sheets, t, layout, readout)
             read = readout.verdicts
-        verdicts.append((*gap_verdicts(layout.gaps), *read, *_said_by_snapshots(night, layout, rows)))
+        said = _said_by_gpus(night, layout, rows) if ask_gpus is None or ask_gpus[t] else ()
+        verdicts.append((*gap_verdicts(layout.gaps), *read, *said))
     return Measured(nights=together, layouts=tuple(layouts), sheets=tuple(sheets), verdicts=tuple(verdicts))
 
 
@@ -97,7 +99,7 @@ def _troubled(truth: Truth, benchmark: str) -> NDArray[Any]:
     """Say of each node whether launches of a benchmark with it don't end well, or tell wrong times."""
     import numpy as np
 
-    found = truth.lost | ~truth.present.all(axis=1) | (truth.clock_offset_s != 0)
+    found = truth.lost | ~truth.present.all(axis=1) | (truth.clock_offset_s > CLOCK_TOLERANCE.total_seconds())
     for node, which in (*truth.hang, *truth.truncated):
         found[node] |= which in (None, benchmark)
     return np.asarray(found)
@@ -124,7 +126,8 @@ def read_from_text(night: Night, layout: Layout, rows: Rows) -> Readout:
         batches=tuple(replace(b, launch_ids=tuple(i for i in b.launch_ids if i in ids)) for b in plan.batches),
         gaps=(),
     )
-    with tempfile.TemporaryDirectory(prefix="plumbline-simulated-") as folder:
+    in_memory = Path("/dev/shm")  # noqa: S108 - where there is none, any temporary folder does
+    with tempfile.TemporaryDirectory(dir=in_memory if in_memory.is_dir() else None, prefix="plumbline-") as folder:
         run = RunDirectory.create(Path(folder), plan.cluster, plan.suite, plan.run_id)
         for name, data in (
             ("plan", plan_data(chosen)), ("profile", layout.profile.model_dump(mode="json")), ("environment", {}),
@@ -163,7 +166,7 @@ def _fill(sheets: Sequence[Sheet], t: int, layout: Layout, readout: Readout) -> 
 # -- what GPUs say of themselves -------------------------------------------------------------------------------------
 
 
-def _said_by_snapshots(night: Night, layout: Layout, already: Rows) -> Iterator[Verdict]:
+def _said_by_gpus(night: Night, layout: Layout, already: Rows) -> Iterator[Verdict]:
     """Give what the snapshots of launches hold against their GPUs, of launches that were not read from text."""
     import numpy as np
 
@@ -175,8 +178,17 @@ def _said_by_snapshots(night: Night, layout: Layout, already: Rows) -> Iterator[
         for row in unsound[index].any(axis=1).nonzero()[0].tolist():
             if row not in already.get(number, ()):
                 spec = layout.spec(number, row)
-                for code, message in snapshot_problems(spec, _record(night, spec)):
+                shown = _shown(spec, {truth.names[i] for i in index[row][unsound[index[row]]].tolist()})
+                for code, message in snapshot_problems(shown, _record(night, shown)):
                     yield verdict(code, launch_place(spec), message, **launch_fields(spec))
+
+
+def _shown(spec: LaunchSpec, unsound: Set[str]) -> LaunchSpec:
+    """Give the launch on those of its nodes whose GPUs have something to say, and still on several if it was."""
+    if len(spec.nodes) == 1:
+        return spec
+    sound = next((name for name in spec.nodes if name not in unsound), None)
+    return replace(spec, nodes=tuple(name for name in spec.nodes if name in unsound or name == sound))
 
 
 def _record(night: Night, spec: LaunchSpec) -> RunRecord:

@@ -13,7 +13,7 @@ from plumbline.clusters.profile import ClusterProfile
 from plumbline.model import LaunchSpec
 from plumbline.simulation.faults import Scenario
 from plumbline.simulation.hardware import HardwareModel, hardware_model
-from plumbline.simulation.noise import Noise
+from plumbline.simulation.noise import Noise, Sharing
 from plumbline.simulation.physics import STEP_COMMON, Groups, generator
 from plumbline.simulation.truth import NCCL, OLD_DRIVER, OLD_NCCL, Truth, side_by_side, truth_of
 
@@ -42,14 +42,14 @@ class Night:
         truth = truth_of(inventory, model, scenario.faults, moment.date(), moment.hour)
         return cls(profile=profile, model=model, scenario=scenario, moment=moment, truth=truth)
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Name what this night's noise is made from; nights with an equal key have the same noise."""
         return f"{self.scenario.seed}/{self.profile.name}/{self.moment:%Y%m%dT%H}"
 
     def noise(self, *parts: str | int) -> Generator:
         """Give the noise of one place in this night."""
-        return generator(self.scenario.seed, self.profile.name, self.moment.strftime("%Y%m%dT%H"), *parts)
+        return generator(self.key, *parts)
 
     @cached_property
     def step_common(self) -> float:
@@ -118,13 +118,26 @@ class Nights:
 
     def noise(self, *parts: str | int) -> Noise:
         """Give the noise of one place in every night."""
-        return Noise([night.key for night in self.nights], lambda t: self.nights[t].noise(*parts))
+        return Noise(self._sharing, lambda t: self.nights[t].noise(*parts))
+
+    @cached_property
+    def _sharing(self) -> Sharing:
+        return Sharing.of_keys([night.key for night in self.nights])
 
     def step_common(self, groups: Groups) -> NDArray[Any]:
         """Give the common mode of step time of each group's night: [T × M]."""
+        found: NDArray[Any] = self._step_common[groups.night(self.truth)]
+        return found
+
+    @cached_property
+    def _step_common(self) -> NDArray[Any]:
         import numpy as np
 
-        return np.asarray(np.array([night.step_common for night in self.nights])[groups.night(self.truth)])
+        known: dict[str, float] = {}
+        for night in self.nights:
+            if night.key not in known:
+                known[night.key] = night.step_common
+        return np.array([known[night.key] for night in self.nights])
 
     def rung(self, spec: LaunchSpec, indices: Sequence[NDArray[Any]]) -> Rung:
         """Give a rung of every night from its node indices within each night, [M, n] each."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -10,23 +11,36 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sharing:
+    """Which of T nights share their noise: `first` names a night of each noise, `of` [T] its place in `first`."""
+
+    nights: int
+    first: tuple[int, ...]
+    of: NDArray[Any] | None
+    """None where no two nights share."""
+
+    @classmethod
+    def of_keys(cls, keys: Sequence[str]) -> Sharing:
+        """Let nights with an equal key share."""
+        import numpy as np
+
+        place: dict[str, int] = {}
+        of = [place.setdefault(key, len(place)) for key in keys]
+        first = tuple(of.index(number) for number in range(len(place)))
+        return cls(nights=len(keys), first=first, of=None if len(place) == len(keys) else np.array(of))
+
+
 class Noise:
     """Draws like numpy's Generator, one generator a night: the first axis of every draw is T nights × rows.
 
-    Nights with an equal key share a generator, and so their numbers: a fault does not change the noise.
+    Nights that share their noise get the same numbers: a fault does not change the noise.
     """
 
-    def __init__(self, keys: Sequence[str], make: Callable[[int], Generator]) -> None:
-        """Take the key of each night, and how to make the generator of night t."""
-        import numpy as np
-
-        first: dict[str, int] = {}
-        of_key = [first.setdefault(key, len(first)) for key in keys]
-        self._night = [keys.index(key) for key in first]
-        self._shared = None if len(first) == len(keys) else np.array(of_key)
-        self._make = make
+    def __init__(self, sharing: Sharing, make: Callable[[int], Generator]) -> None:
+        """Take which nights share, and how to make the generator of night t."""
+        self._sharing, self._make = sharing, make
         self._made: list[Generator] | None = None
-        self._nights = len(keys)
 
     def random(self, size: Any, /) -> NDArray[Any]:
         """Draw from 0 to 1."""
@@ -44,18 +58,18 @@ class Noise:
         """Draw counts, once from this noise: what is drawn depends on `p` [rows, …], so no night shares a generator."""
         import numpy as np
 
-        rows = len(p) // self._nights
-        parts = (p[rows * t : rows * (t + 1)] for t in range(self._nights))
+        rows = len(p) // self._sharing.nights
+        parts = (p[rows * t : rows * (t + 1)] for t in range(self._sharing.nights))
         return np.concatenate([self._make(t).binomial(n, part, (rows, *size[1:])) for t, part in enumerate(parts)])
 
     def _drawn(self, size: Any, draw: Callable[[Generator, tuple[int, ...]], NDArray[Any]]) -> NDArray[Any]:
         import numpy as np
 
         rows, *rest = (size,) if isinstance(size, int) else size
-        shape = (rows // self._nights, *rest)
+        shape = (rows // self._sharing.nights, *rest)
         if self._made is None:
-            self._made = [self._make(t) for t in self._night]
+            self._made = [self._make(t) for t in self._sharing.first]
         parts = [draw(rng, shape) for rng in self._made]
-        if self._shared is None:
+        if self._sharing.of is None:
             return parts[0] if len(parts) == 1 else np.concatenate(parts)
-        return np.asarray(np.stack(parts)[self._shared].reshape(rows, *rest))
+        return np.asarray(np.stack(parts)[self._sharing.of].reshape(rows, *rest))

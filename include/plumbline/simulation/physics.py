@@ -210,7 +210,7 @@ def storage_rates(truth: Truth, groups: Groups, clients: int, rng: Draws) -> dic
     return found
 
 
-def generator(seed: int, *parts: str | int) -> Generator:
+def generator(seed: int | str, *parts: str | int) -> Generator:
     """Give the noise of one place in the run: the same seed and parts give the same numbers on every machine."""
     import numpy as np
 

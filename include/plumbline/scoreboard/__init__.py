@@ -1,0 +1,1 @@
+"""How well the detectors find planted faults in simulated clusters: it tells about detectors, never about clusters."""
