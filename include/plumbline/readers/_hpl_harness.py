@@ -143,11 +143,16 @@ class Harness:
 
     def _console(self, text: str) -> Iterator[Event]:
         """Read rocHPL's console lines, which repeat the table unless that went to a file."""
-        if match := _SCORE.match(text):
+        if "Final Score" in text and (match := _SCORE.match(text)):
             if self._test is None or self._test.residuals or self._test.score is not None:
                 yield from self.close()
                 self._test = Test(score=number(match[1]), mixed=self._mixed)
-        elif (match := _CONSOLE_CHECK.match(text)) and self._test is not None and not self._test.residuals:
+        elif (
+            "Residual Check" in text
+            and (match := _CONSOLE_CHECK.match(text))
+            and self._test is not None
+            and not self._test.residuals
+        ):
             self._test.residuals.append(Residual("", None, match[1] == "PASSED"))
 
     def _count(self, text: str) -> Iterator[Event]:

@@ -242,7 +242,7 @@ def layout(text: str) -> tuple[str, ...] | None:
 
 def is_row(text: str) -> bool:
     """Say whether a line begins as a row of a T/V table does, whatever follows."""
-    return _ROW_START.match(text) is not None
+    return "W" in text and _ROW_START.match(text) is not None
 
 
 def row(line: Line, columns: tuple[str, ...] | None) -> Row | None:
