@@ -53,6 +53,8 @@ def peel(line: str, *, hosts: bool = False) -> tuple[str, str]:
                 break
             line = inner
             continue
+        if line[0] == " " and not line.lstrip(" ")[:1].isdigit():
+            break  # only srun's rank may follow spaces
         match = _PREFIX.match(line)
         if match is None:
             break

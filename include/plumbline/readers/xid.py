@@ -74,6 +74,7 @@ _LOST = re.compile(
 _MARKS = re.compile(rb"NVRM|SXid|amdgpu|essages")
 _SHOWN = 1000
 _MOST_KEYS = 200_000
+_MOST_TEXTS = 16_384
 _SAME_MOMENT = 64
 """So many different events of one code, device and microsecond are told from copies of each other."""
 _PROBED_LINES = 2000
@@ -91,8 +92,11 @@ class _Log:
     shown_ras: list[dict[str, Any]] = field(default_factory=list)
     uuids: dict[str, str] = field(default_factory=dict)
     lost: list[str] = field(default_factory=list)
-    keys: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
-    """Events told so far, by time since boot, device and code: what their lines say."""
+    told: dict[tuple[str, ...], dict[int, str | list[str]]] = field(default_factory=dict)
+    """What events' lines say, by device and code, then by microseconds since boot: mostly one line."""
+    told_count: int = 0
+    texts: dict[str, str] = field(default_factory=dict)
+    """Lines say the same again and again: they share their text."""
     unreadable: int = 0
     kernel_lines: int = 0
     first: str = ""
@@ -186,11 +190,16 @@ def _is_new(log: _Log, before: str, rest: str, *parts: str) -> bool:
     since_boot = _kernel_log.monotonic(before)
     if since_boot is None:
         return True
-    told = log.keys.setdefault((since_boot, *parts), []) if len(log.keys) < _MOST_KEYS else []
-    if any(one.startswith(rest) for one in told):
+    moment = int(since_boot.replace(".", ""))
+    times = log.told.get(parts, {})
+    told = times.get(moment)
+    texts = [told] if isinstance(told, str) else told or []
+    if any(one.startswith(rest) for one in texts):
         return False
-    if len(told) < _SAME_MOMENT:
-        told.append(rest)
+    if (texts or log.told_count < _MOST_KEYS) and len(texts) < _SAME_MOMENT:
+        log.told_count += not texts
+        rest = log.texts.setdefault(rest, rest) if len(log.texts) < _MOST_TEXTS else log.texts.get(rest, rest)
+        log.told.setdefault(parts, times)[moment] = [*texts, rest] if texts else rest
     return True
 
 
