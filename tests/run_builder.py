@@ -66,15 +66,24 @@ def _profile(chosen: Scenario) -> ClusterProfile:
     gpu, simulated = chosen.device is Device.GPU, chosen.origin is Origin.SIMULATED
     names = [{"name": f"n{i + 1:04d}", "leaf": f"leaf{i // 32 + 1:02d}"} for i in range(chosen.nodes)]
     form = {"simulated": chosen.nodes} if simulated else {"listed": names} if gpu else {"emulated": chosen.nodes}
+    pods: dict[str, Any] = {
+        "python": "/usr/bin/python3",
+        "programs": "/opt/plumbline/bench",
+        "kubernetes": {"results": {"claim": "results", "mount": "/mnt/results"}},
+        "images": {"fio": "registry.example/plumbline/fio@sha256:" + "a" * 64},
+    }
     return ClusterProfile.model_validate(
         {
             "name": chosen.cluster,
             "title": f"{STAMP}: {chosen.nodes} nodes",
             "launcher": "simulated" if simulated else "kubernetes" if gpu else "local",
             "device": chosen.device.value,
-            "accelerator": {"model": "H100-SXM5-80GB" if gpu else "cpu", "per_node": 8 if gpu else 1},
+            "accelerator": {"model": "H100-SXM5-80GB", "per_node": 8, "resource": "nvidia.com/gpu"}
+            if gpu
+            else {"model": "cpu", "per_node": 1},
             "fabric": {"name": "ndr-8x400g" if gpu else "loopback", "node_bandwidth_gbit_s": 3200 if gpu else None},
             "nodes": form,
+            **(pods if gpu and not simulated else {}),
             "storage": {"directory": ".plumbline/storage"},
             "exclusions": [
                 {"node": node, "reason": reason, "owner": "test", "until": "2099-01-01"}

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from plumbline.errors import LaunchError, NotificationError, PlumblineError, TrackingError
+from plumbline.errors import LaunchError, NotificationError, PlumblineError, StageLostError, TrackingError
 from plumbline_airflow.progress import LaunchStopped, tell
 
-RETRY = (LaunchError, TrackingError, NotificationError, OSError)
+RETRY = (LaunchError, TrackingError, StageLostError, NotificationError, OSError)
 """What may pass by itself: infrastructure. Anything else would meet the same file, or the same defect, again."""
 
 

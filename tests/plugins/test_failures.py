@@ -12,7 +12,10 @@ from plumbline_airflow.failures import errors_explained
 from plumbline_airflow.progress import PROGRESS_FD, LaunchStopped
 
 FINAL = [errors.ConfigError, errors.OutputError, errors.ValidationError, ZeroDivisionError, KeyError]
-PASSING = [errors.LaunchError, errors.ClusterBusyError, errors.TrackingError, errors.NotificationError, OSError]
+PASSING = [
+    errors.LaunchError, errors.ClusterBusyError, errors.TrackingError, errors.StageLostError,
+    errors.NotificationError, OSError,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", FINAL)
