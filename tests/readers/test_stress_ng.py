@@ -175,6 +175,11 @@ def test_prefixes(prefix: str) -> None:
     assert Output(framed).rows() == Output(plain).rows()
 
 
+def test_a_line_behind_another_programs_brackets_is_read() -> None:
+    line = "logger [7] stress-ng: info:  [9] successful run completed in 5.00s\n"
+    assert Output("stress-ng: info:  [9] dispatching hogs: 1 cpu\n" + line).value("run_time") == 5.0
+
+
 def test_crlf_and_colours_change_nothing() -> None:
     plain = recorded("brief_0.15.06.txt")
     assert Output(plain.replace("\n", "\r\n")).rows() == Output(plain).rows()

@@ -54,6 +54,7 @@ _HEAD = re.compile(
     r"(?P<level>info|metrc|fail|error|err|warn|debug|dbg|tidy)\s*:\s+\[\d{1,10}"
 )
 """What stands before a line's text, up to the bracket that closes the process number."""
+_LINE = re.compile(rf"{_HEAD.pattern}\] (?P<text>.*)")
 _COLUMN = re.compile(r"bogo ops/s|bogo ops|real time|usr time|sys time|CPU used per|RSS Max|[^\s(]+(?: [^\s(]+)*")
 _UNIT = re.compile(r"\([^()]*\)|instance \(%\)")
 _COLUMNS = {
@@ -132,8 +133,9 @@ def _take(runs: list[Run], line: str) -> None:
         return
     head, mark, text = bare.partition("] ")
     level = _level(head) if mark else None
-    if level is None:
-        level, text = "", bare
+    if level is None:  # behind another program's brackets, or no line of stress-ng's log
+        match = _LINE.fullmatch(bare)
+        level, text = (match["level"], match["text"]) if match else ("", bare)
     if level not in ("metrc", "info") and (version := _VERSION.search(bare)):
         runs[-1].version = version[1]
     text = text.strip()
