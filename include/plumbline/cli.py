@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from plumbline import __version__
-from plumbline.commands import demonstrating, inspecting, reviewing, running, scoring
+from plumbline.commands import demonstrating, inspecting, operating, reviewing, running, scoring
 from plumbline.errors import ExitCode, PlumblineError
 
 _EPILOG = """\
@@ -33,7 +33,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"plumbline {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for group in (running, inspecting, reviewing, demonstrating, scoring):
+    for group in (running, inspecting, reviewing, operating, demonstrating, scoring):
         group.add_commands(commands)
     return parser
 

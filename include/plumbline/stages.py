@@ -17,7 +17,7 @@ from plumbline import __version__
 from plumbline.clusters.profile import ClusterProfile, load_profile
 from plumbline.configuration import parse, project_root
 from plumbline.errors import ConfigError, OutputError
-from plumbline.execution import lock
+from plumbline.execution import kubernetes, lock
 from plumbline.execution.environment import hardware_identity, software_environment
 from plumbline.execution.launcher import launcher
 from plumbline.execution.plan import make_plan, plan_data
@@ -77,8 +77,13 @@ def prepare(
         raise ConfigError(f"{profile.name} is a real cluster: a run of another time than now can't be measured")
     moment = now or datetime.now(UTC)
     run_id = new_run_id(moment)
-    lock.acquire(results / profile.name, run_id, f"{trigger} {chosen.name}", lease(profile), holder_pid)
+    holder = f"{trigger} {chosen.name}"
+    lock.acquire(results / profile.name, run_id, holder, lease(profile), holder_pid)
+    held = False
     try:
+        if profile.launcher == "kubernetes":
+            kubernetes.hold(profile, run_id, holder, lease(profile))
+            held = True
         inventory = launcher(profile).inventory(profile, moment.date())
         plan = make_plan(profile, chosen, inventory, run_id=run_id, seed=int(run_id[-6:], 16))
         run = RunDirectory.create(results, profile.name, chosen.name, run_id)
@@ -89,6 +94,8 @@ def prepare(
         run.write_evidence("plan", plan_data(plan))
     except BaseException:
         lock.release(results / profile.name, run_id)
+        if held:
+            kubernetes.let_go(profile, run_id)
         raise
     return run
 
@@ -150,6 +157,9 @@ def launch_batch(run_dir: Path, batch_id: str, progress: Progress) -> None:
 def seal(run_dir: Path) -> str:
     """End the run's evidence, give the cluster back, and give the manifest's digest."""
     run = RunDirectory.open(run_dir)
+    profile = run.profile()
+    if profile.launcher == "kubernetes":
+        kubernetes.let_go(profile, run.run_id)  # before the seal: a pod that is left over may still write
     digest = run.seal(_clock(run))
     note_seal(run)
     lock.release(_results_of(run) / run.path.parent.parent.name, run.run_id)

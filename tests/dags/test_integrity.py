@@ -19,13 +19,13 @@ def dags(airflow_database: Path) -> Mapping[str, Any]:
 
     bag = DagBag(ROOT / "dags")
     assert bag.import_errors == {}
-    assert set(bag.dags) == {"acceptance", "nightly_baseline", "nightly_watch"}
+    assert set(bag.dags) == {"acceptance", "nightly_baseline", "nightly_watch", "reaper"}
     return bag.dags
 
 
 @pytest.fixture(scope="module")
 def pipelines(dags: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {dag_id: dag for dag_id, dag in dags.items() if dag_id != "nightly_watch"}
+    return {dag_id: dag for dag_id, dag in dags.items() if dag_id not in ("nightly_watch", "reaper")}
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "dags").glob("*.py")), ids=lambda p: p.name)

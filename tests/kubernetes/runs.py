@@ -22,7 +22,6 @@ ROOT = Path(__file__).resolve().parents[2]
 PYTHON = str(getattr(sys, "_base_executable", sys.executable))
 """The interpreter without the project's environment: what pods run must not need it."""
 WAITS = {"start_s": 20, "unschedulable_s": 1, "orphan_s": 3, "node_lost_s": 1, "grace_s": 5, "outage_s": 20}
-BATCH = "nccl_tests-n1"
 
 
 def shell(script: str) -> tuple[str, ...]:
@@ -47,9 +46,7 @@ def launches(groups: Sequence[Sequence[str]], script: str, timeout_s: float = 30
     ]  # fmt: skip
 
 
-def prepare(
-    results: Path, specs: Sequence[LaunchSpec], changes: Mapping[str, Any] | None = None, batch_id: str = BATCH
-) -> RunDirectory:
+def prepare(results: Path, specs: Sequence[LaunchSpec], changes: Mapping[str, Any] | None = None) -> RunDirectory:
     """Write an unsealed run of one batch on a cluster whose volume is `results`."""
     chosen = profile(
         {"python": PYTHON, "kubernetes": {
@@ -61,7 +58,7 @@ def prepare(
     run_id = new_run_id()
     launched = [LaunchSpec(**{**_fields(one), "run_id": run_id}) for one in specs]
     batch = Batch(
-        batch_id=batch_id, benchmark="nccl_tests", node_count=launched[0].node_count,
+        batch_id=f"nccl_tests-n{launched[0].node_count}", benchmark="nccl_tests", node_count=launched[0].node_count,
         launch_ids=tuple(one.launch_id for one in launched),
     )  # fmt: skip
     plan = Plan(
@@ -89,7 +86,7 @@ def api_of(cluster: FakeCluster) -> Api:
 def start(cluster: FakeCluster, run: RunDirectory, name: str | None = None) -> str:
     """Put the batch's pod into the cluster; give its name."""
     plan = run.plan()
-    pod = pods.batch_pod(run.read_evidence("profile"), BATCH, plan.launches, run.evidence)
+    pod = pods.batch_pod(run.read_evidence("profile"), plan.batches[0].batch_id, plan.launches, run.evidence)
     pod["metadata"]["name"] = name or pod["metadata"]["name"]
     cluster.store.create("pods", "plumbline", {**pod, "status": {"phase": "Pending", "conditions": []}})
     return str(pod["metadata"]["name"])

@@ -1,4 +1,4 @@
-"""LaunchOperator: one batch, in this process or refused; stopped when the task is, with a record."""
+"""LaunchOperator in this process: one batch; stopped when the task is, with a record."""
 
 from __future__ import annotations
 
@@ -58,15 +58,6 @@ def test_the_task_outlives_its_launches_by_a_margin(tmp_path: Path) -> None:
     launch = operator(run.path, "a-n1")
     launch.pre_execute({})
     assert launch.execution_timeout == timedelta(seconds=340)
-
-
-def test_kubernetes_is_refused_in_a_sentence(tmp_path: Path) -> None:
-    from airflow.sdk.exceptions import AirflowFailException
-
-    run = prepare_run(tmp_path, {"a-n1": ("true",)}, launcher="kubernetes")
-    with pytest.raises(AirflowFailException, match="kubernetes launcher is not part of this release"):
-        operator(run.path, "a-n1").execute({})
-    assert records(run.path) == {}
 
 
 def test_an_unknown_batch_fails_for_good(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from plumbline.kubernetes.files import record_fault
 from plumbline.model import Code, LaunchSpec, RunRecord
 from plumbline.readers.kubernetes import explain
 
-_DISRUPTIONS = frozenset({Code.PREEMPTED, Code.EVICTED, Code.NODE_LOST})
 Finding = tuple[Code, str]
 Pod = Mapping[str, Any]
 
@@ -23,6 +22,8 @@ BUSY_EXIT = 75
 _HOPELESS = ("InvalidImageName", "ErrImageNeverPull", "ImagePullBackOff", "CreateContainerConfigError")
 """What a container waits for that waiting does not bring."""
 _MESSAGE_LENGTH = 600
+DISRUPTIONS = frozenset({Code.PREEMPTED, Code.EVICTED, Code.NODE_LOST})
+"""The cluster's reasons for asking a pod to end."""
 TRANSIENT = frozenset({Code.NODE_LOST, Code.NODE_NOT_READY, Code.EVICTED, Code.IMAGE_PULL, Code.INFRASTRUCTURE})
 """What may be gone at the next try. Not: preemption and quota (others need the GPUs), memory, missing GPUs."""
 
@@ -76,7 +77,8 @@ def explain_pod(api: Api, namespace: str, pod: Pod) -> Finding:
     code = found.category
     if code in (None, Code.OK, Code.BENCHMARK_FAILED):
         code = Code.INFRASTRUCTURE
-    words = [place, found.reason or ("deleted" if pod["metadata"].get("deletionTimestamp") else phase(pod))]
+    over = "deleted" if pod["metadata"].get("deletionTimestamp") or ended(pod) else "vanished or gave nothing"
+    words = [place, found.reason or f"{over} (last seen {phase(pod)})"]
     if found.exit_code is not None and f"{found.exit_code}" not in found.message:
         words.append(f"exit code {found.exit_code}")
     return code, ": ".join([*words, _short(found.message)] if found.message else words)
@@ -88,7 +90,7 @@ def record_disruption(api: Api, namespace: str, pod: Pod, spec: LaunchSpec, evid
     The worker's record stays; this one, under the next number, says whose doing it was (preempted, evicted …).
     """
     code, reason = explain_pod(api, namespace, pod)
-    return record_fault(spec, evidence, code, reason) if code in _DISRUPTIONS else None
+    return record_fault(spec, evidence, code, reason) if code in DISRUPTIONS else None
 
 
 def _not_succeeded(pod: Pod) -> Pod:
