@@ -13,7 +13,7 @@ from benchmarks.circumstances import circumstances
 from benchmarks.page import table, write_page
 from benchmarks.section import BUILD, ROOT, Options
 
-PARTS = ("fidelity", "overhead", "scale", "readers")
+PARTS = ("fidelity", "overhead", "scale", "readers", "scoreboard")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -28,7 +28,14 @@ MOMENT = datetime(2026, 3, 1, 2, tzinfo=UTC)
 
 
 def print_night(
-    profile: ClusterProfile, suite: Suite, scenario: Scenario, moment: datetime, run_id: str, folder: Path
+    profile: ClusterProfile,
+    suite: Suite,
+    scenario: Scenario,
+    moment: datetime,
+    run_id: str,
+    folder: Path,
+    *,
+    seal: bool = True,
 ) -> RunDirectory:
     """Write all evidence of a night and seal it."""
     faults = folder / f"{run_id}.yaml"
@@ -43,7 +50,8 @@ def print_night(
     run.write_evidence("plan", plan_data(plan))
     for batch in plan.batches:
         launcher.launch(profile, plan.batch(batch.batch_id), run.evidence, lambda text: None)
-    run.seal(launcher.clock_of(run.evidence))
+    if seal:
+        run.seal(launcher.clock_of(run.evidence))
     return run
 
 
@@ -96,6 +104,21 @@ def both_ways(
     readout = derive(read_run(run), plan=plan, profile=profile)
     measured = measure([Night.of(profile, scenario, moment)], [Layout.of(plan, profile, suite)])
     return BothWays(run=run, readout=readout, measured=measured, sheets=(*measured.sheets, *deriving.derive(measured)))
+
+
+def differences(found: BothWays) -> list[str]:
+    """Say in what the two ways differ; nothing where they are equal."""
+    pairs = {
+        "rows": (found.rows_without_text(), found.rows_of_text()),
+        "expected rows": (found.expected_without_text(), found.expected_of_text()),
+        "verdicts": (Counter(found.measured.verdicts[0]), Counter(found.readout.verdicts)),
+    }
+    return [
+        f"{name}: {sum((a - b).values())} only without text, {sum((b - a).values())} only in the text, "
+        f"such as {[*(a - b), *(b - a)][0]}"
+        for name, (a, b) in pairs.items()
+        if a != b
+    ]
 
 
 def _plain(value: Any) -> Any:
