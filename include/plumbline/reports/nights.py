@@ -34,7 +34,7 @@ class NightLine:
             night=night,
             verdict=verdict["verdict"],
             gate=verdict["gate"],
-            reasons=tuple(f"{r['code']}: {r['message']}" for r in verdict["reasons"] if r["blocks"]),
+            reasons=tuple(f"{r['place']}: {r['message']} ({r['code']})" for r in verdict["reasons"] if r["blocks"]),
             planted=tuple(f"{fault.kind} {fault.component} ({fault.severity:.0%})" for fault in faults),
             run_id=run.run_id,
             run_dir=run.path,
@@ -51,7 +51,7 @@ class NightLine:
         """Give the line for a terminal."""
         told = self.reasons[0] if self.reasons else ""
         planted = f"  planted: {'; '.join(self.planted)}" if self.planted else ""
-        return f"{self.night}  {self.verdict:8} gate {self.gate:6} {self.outcome:11}{planted}  {told[:140]}".rstrip()
+        return f"{self.night}  {self.verdict:8} gate {self.gate:6} {self.outcome:11}{planted}  {told[:160]}".rstrip()
 
 
 def write_nights(path: Path, lines: Sequence[NightLine], cluster: str, suite: str) -> None:
