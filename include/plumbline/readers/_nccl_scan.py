@@ -83,12 +83,11 @@ class Scan:
                     at += len(block.sizes)
                     continue
                 row = run.layout.row(line)
-                if row is not None:
-                    yield self.add_row(run, row)
-                    at += 1
-                    continue
+                due = self.feed(line, whole) if row is None else self.add_row(run, row)
+            else:
+                due = self.feed(line, whole)
             at += 1
-            if due := self.feed(line, whole):
+            if due:
                 yield due
 
     def _block(self, layout: Layout, lines: list[str], at: int) -> Block | None:

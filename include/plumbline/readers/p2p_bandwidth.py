@@ -89,10 +89,10 @@ class _Matrix:
         unit, enabled, size = "GB/s" if bandwidth else "us", self.enabled, self.size
         more: dict[str, Scalar] = {"mode": self.mode} if self.mode else {}
         places: list[Params] = [
-            {"source": source, "target": target, "p2p": enabled, **more}
-            for source in range(size)
-            for target in range(size)
+            {"source": source, "target": target, "p2p": enabled} for source in range(size) for target in range(size)
         ]
+        if more:
+            places = [{**place, **more} for place in places]
         names = [name] * (size * size)
         for gpu in range(size):
             names[gpu * size + gpu] = local
