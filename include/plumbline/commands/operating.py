@@ -1,21 +1,37 @@
-"""Commands for whoever runs a cluster: reap."""
+"""Commands for whoever runs a cluster: doctor and reap."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from datetime import UTC, datetime
 
 from plumbline.clusters.profile import load_profile
 from plumbline.errors import ExitCode
 from plumbline.kubernetes.access import connect
+from plumbline.kubernetes.doctor import Check, State, quick_checks
+from plumbline.kubernetes.probing import probe_checks
 from plumbline.kubernetes.reaper import reap
 from plumbline.model import to_plain
+from plumbline.stages import results_directory
 
 Commands = argparse._SubParsersAction  # the type has no public name
 
 
 def add_commands(commands: Commands[argparse.ArgumentParser]) -> None:
-    """Add reap."""
+    """Add doctor and reap."""
+    doctor = commands.add_parser(
+        "doctor",
+        help="check that a Kubernetes cluster has all that a run needs",
+        description="Check API, rights, volumes, images, nodes and devices, and say how to mend what is wrong. Takes a "
+        "minute at most; starts a pod of each image on an idle node. Exit 1 when a run can't work.",
+        epilog="example: plumbline doctor hgx-h100",
+    )
+    doctor.add_argument("cluster", help="cluster profile: a name or a YAML file")
+    doctor.add_argument("--quick", action="store_true", help="only what takes no pods")
+    doctor.add_argument("--json", action="store_true", help="print JSON lines")
+    doctor.set_defaults(run=_doctor)
+
     reaper = commands.add_parser(
         "reap",
         help="remove what finished runs left on a Kubernetes cluster",
@@ -26,6 +42,31 @@ def add_commands(commands: Commands[argparse.ArgumentParser]) -> None:
     reaper.add_argument("cluster", help="cluster profile: a name or a YAML file")
     reaper.add_argument("--json", action="store_true", help="print JSON lines")
     reaper.set_defaults(run=_reap)
+
+
+def _doctor(chosen: argparse.Namespace) -> int:
+    profile = load_profile(chosen.cluster)
+    api, today = connect(profile), datetime.now(UTC).date()
+    failed = False
+    checks = quick_checks(api, profile, today)
+    for check in checks:
+        failed |= _print_check(check, as_json=chosen.json)
+    if not chosen.quick and not failed:
+        for check in probe_checks(api, profile, results_directory(profile), today):
+            failed |= _print_check(check, as_json=chosen.json)
+    elif not chosen.quick and not chosen.json:
+        print("no pod was started: mend the above first")
+    return ExitCode.CLOSED if failed else ExitCode.OK
+
+
+def _print_check(check: Check, *, as_json: bool) -> bool:
+    """Print one check; say whether it failed."""
+    if as_json:
+        print(json.dumps(to_plain(check)), flush=True)
+    else:
+        mend = f"\n{'':6}→ {check.mend}" if check.mend else ""
+        print(f"{check.state.value:<5} {check.name}: {check.found}{mend}", flush=True)
+    return check.state is State.FAIL
 
 
 def _reap(chosen: argparse.Namespace) -> int:

@@ -16,6 +16,7 @@ from plumbline.kubernetes import lease as leases
 from plumbline.kubernetes.access import connect, settings_of
 from plumbline.kubernetes.api import ApiError
 from plumbline.kubernetes.batch_pod import BatchPod
+from plumbline.kubernetes.doctor import State, quick_checks
 from plumbline.kubernetes.files import without_answer
 from plumbline.kubernetes.inventory import read_inventory
 from plumbline.kubernetes.reaper import reap_run, remains
@@ -26,8 +27,19 @@ RETRY_PAUSE_S = 10.0
 
 
 def inventory(profile: ClusterProfile, today: date) -> Inventory:
-    """Ask the cluster which nodes it has and which are idle. Raises ApiError, ConfigError."""
-    return read_inventory(connect(profile), profile, today)
+    """Ask the cluster which nodes it has and which are idle, and whether it has all else that a run needs.
+
+    Raises ApiError, and ConfigError with everything that is missing and how to mend it.
+    """
+    api = connect(profile)
+    found = read_inventory(api, profile, today)
+    wrong = [
+        check for check in quick_checks(api, profile, today) if check.state is State.FAIL and check.name != "nodes"
+    ]
+    if wrong:
+        lines = [f"{check.name}: {check.found}; {check.mend}" for check in wrong]
+        raise ConfigError(f"profile {profile.name}: the cluster lacks what a run needs:\n  " + "\n  ".join(lines))
+    return found
 
 
 def launch(profile: ClusterProfile, specs: Sequence[LaunchSpec], evidence: Path, progress: Progress) -> None:

@@ -50,6 +50,7 @@ class FakeCluster:
             "KUBERNETES_SERVICE_SCHEME": "http", "PLUMBLINE_SERVICE_ACCOUNT": str(account),
         }  # fmt: skip
         self.store.create("namespaces", "", {"metadata": {"name": NAMESPACE}})
+        self.store.create("serviceaccounts", NAMESPACE, {"metadata": {"name": "plumbline-launcher"}})
         for name in nodes:
             self.add_node(name, gpus)
         self._thread = threading.Thread(target=self._run, daemon=True)

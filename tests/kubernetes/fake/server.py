@@ -50,7 +50,8 @@ class ApiServer:
         self.faults: list[Fault] = []
         self.requests: list[tuple[float, str, str]] = []
         self.denied: set[tuple[str, str]] = set()
-        """(verb, resource) that access reviews deny."""
+        """(verb, resource) that access reviews deny to whoever asks."""
+        self.denied_to_launchers: set[tuple[str, str]] = set()
         self.quota_full = False
         self.epoch = 0
         self.down = False
@@ -159,7 +160,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _review(self, body: dict[str, Any]) -> None:
         asked = body["spec"]["resourceAttributes"]
         resource = "/".join(filter(None, (asked["resource"], asked.get("subresource"))))
-        allowed = (asked["verb"], resource) not in self.api.denied
+        denied = self.api.denied_to_launchers if "user" in body["spec"] else self.api.denied
+        allowed = (asked["verb"], resource) not in denied
         self._answer(201, {**body, "status": {"allowed": allowed}})
 
     def _one(self, key: Key, body: dict[str, Any], query: dict[str, str]) -> None:
