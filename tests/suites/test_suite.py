@@ -79,6 +79,14 @@ def test_a_suite_that_could_see_nothing_is_refused(tmp_path: Path, old: str, new
         load_suite(str(path))
 
 
+def test_a_file_holds_the_suite_that_it_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A nightly's gate under the name of the acceptance would let its warnings pass."""
+    (tmp_path / "acceptance.yaml").write_text(GOOD)
+    monkeypatch.setenv("PLUMBLINE_SUITES", str(tmp_path))
+    with pytest.raises(ConfigError, match="called acceptance and the suite weak"):
+        load_suite("acceptance")
+
+
 def test_a_clusters_own_repeatability_has_bounds_too(tmp_path: Path) -> None:
     text = (PROFILES / "local.yaml").read_text()
     assert load("local", "nightly", {})[1].baseline.tolerance == 0.75

@@ -11,7 +11,7 @@ from typing import Any
 from tests.validation.mutant_night import HPL, NCCL, TABLE, Broken
 from tests.validation.mutation import Mutation
 
-from plumbline.model import Code
+from plumbline.model import Code, launch_spec
 
 
 def record(name: str, *codes: Code, **fields: Any) -> Mutation:
@@ -207,6 +207,7 @@ RECORDS = (
     broken("it ended after the seal", shifted(started_at=30, ended_at=30), Code.CLOCK_SKEW),
     broken("it ended before it began", shifted(ended_at=-1), Code.CLOCK_SKEW),
     record("it took longer than its clock says", Code.CLOCK_SKEW, duration_s=9999.0),
+    record("it took nan seconds", Code.UNREADABLE, Code.NO_RECORD, duration_s=float("nan")),
     record("its times are no times", Code.SCHEMA, started_at="yesterday"),
     record("exit code 1 with good output", Code.BENCHMARK_FAILED, exit_code=1),
     record("a signal with good output", Code.BENCHMARK_FAILED, outcome="signalled", signal=9, exit_code=None),
@@ -246,6 +247,30 @@ RECORDS = (
            Code.EVIDENCE_CHANGED),
 )  # fmt: skip
 
+
+def node_hidden(code: str) -> Callable[[Broken], None]:
+    """A node is planned nowhere, and a gap explains it away."""
+
+    def apply(night: Broken) -> None:
+        node_lost(night)
+        gap = {"code": code, "place": "node n0001", "reason": "fine", "node": "n0001", "benchmark": None,
+               "node_count": None}  # fmt: skip
+        night.evidence("plan", lambda data: data.update(gaps=[gap]))
+
+    return apply
+
+
+def seven_gpus(night: Broken) -> None:
+    """The plan asks for seven of eight GPUs, and the record answers it."""
+
+    def change(data: dict[str, Any]) -> None:
+        spec = next(spec for spec in data["launches"] if spec["launch_id"] == NCCL)
+        spec["accelerators_per_node"] = 7
+        night.record(NCCL, spec_sha256=launch_spec(spec).digest())
+
+    night.evidence("plan", change)
+
+
 PLANS = (
     broken("the plan lost a launch that ran", lambda night: night.evidence("plan", not_planned_any_more),
            Code.NO_RECORD, Code.UNPLANNED, where="plan"),
@@ -257,6 +282,9 @@ PLANS = (
     broken("the plan is for another cluster", lambda night: night.evidence("plan", lambda d: d.update(cluster="other")),
            Code.WRONG_CLUSTER, where="plan"),
     broken("the plan is of another run", another_runs_plan, Code.OLD_OUTPUT, Code.WRONG_PARAMETERS, where="plan"),
+    broken("a node is explained away with the code ok", node_hidden("ok"), Code.SCHEMA, where="plan"),
+    broken("a node is left out that nobody excluded", node_hidden("excluded"), Code.NO_MEASUREMENT, where="plan"),
+    broken("seven of eight GPUs were asked for", seven_gpus, Code.WRONG_HARDWARE, where="plan"),
     broken("nothing was planned", lambda night: night.evidence("plan", lambda d: d.update(launches=[], batches=[])),
            Code.UNPLANNED, Code.NO_MEASUREMENT, where="plan"),
     Mutation(name="the plan is damaged", where="plan", error="plan.json",

@@ -23,13 +23,13 @@ DISKS = {
 
 def night(folder: Path, number: int, fault: Mapping[str, Any] | None = None) -> tuple[RunDirectory, dict[str, Any]]:
     """Measure and judge one night with at most one fault."""
-    documents = {"profile": {**PROFILE, "nodes": {"simulated": 32}}, "suite": DISKS, "faults": {"seed": 3}}
+    documents = {"profile": {**PROFILE, "nodes": {"simulated": 32}}, "disks": DISKS, "faults": {"seed": 3}}
     if fault:
         documents["faults"]["faults"] = [dict(fault)]
     for name, data in documents.items():
         (folder / f"{name}.yaml").write_text(yaml.safe_dump(data))
     run = stages.prepare(
-        str(folder / "profile.yaml"), str(folder / "suite.yaml"), {"faults": str(folder / "faults.yaml")},
+        str(folder / "profile.yaml"), str(folder / "disks.yaml"), {"faults": str(folder / "faults.yaml")},
         trigger="test", now=FIRST + timedelta(days=number),
     )  # fmt: skip
     for batch_id in stages.batch_ids(run):

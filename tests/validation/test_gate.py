@@ -69,6 +69,23 @@ def test_removing_a_verdict_never_opens(found: Judged, gate: Gate, nights: dict[
     assert before.open or before.blocking
 
 
+@given(st.integers(1, 5), st.integers(1, 3), gates)
+def test_every_expected_row_is_judged_once(passed: int, more: int, gate: Gate):
+    """Nothing here closes by itself: only the count is wrong."""
+    extra = tuple(verdict(Code.WAIVED, f"row {n}", "excused") for n in range(more))
+    assert decide(all_good(passed), gate, nights={}).open
+    for wrong in (
+        replace(all_good(passed), rows=extra),
+        replace(all_good(passed), passed=passed + more),
+        replace(all_good(passed), passed=passed - 1),
+        replace(all_good(passed), measured=passed + more),
+        replace(all_good(passed), measured=passed - 1),
+        replace(all_good(passed), expected=passed + more),
+    ):
+        decision = decide(wrong, gate, nights={})
+        assert not decision.open and decision.verdict is VerdictKind.INVALID, wrong
+
+
 @given(judged(), gates, ages, verdicts())
 def test_adding_evidence_never_opens(found: Judged, gate: Gate, nights: dict[str, int], more: Verdict):
     if not decide(found, gate, nights=nights).open:
@@ -182,6 +199,8 @@ def test_a_rung_ages_though_its_nodes_are_measured_elsewhere():
     one_node = at(nccl_tests_n2=1, nccl_tests_n2__n2=9)
     assert not one_node.open and "n2 in nccl_tests at 2 nodes" in one_node.reasons[0].message
     assert at(nccl_tests_n2=1, nccl_tests_n2__n3=9).open
+    unknown = decide(found, NIGHTLY, nights={"n1": 1, "nccl_tests-n2": 1}, launch_nodes=launches)
+    assert not unknown.open  # the rung is young, and nobody knows how old its second node is
 
 
 def test_a_row_of_one_node_ages_with_its_benchmark():

@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.validation.good_run import REFERENCES, Night, good_night, launch_verdict, made_up_benchmarks  # noqa: F401
 
 from plumbline.analysis.baseline import BaselineLimit
@@ -293,6 +296,38 @@ def test_an_empty_readout_is_closed(night: Night):
     nothing = replace(empty, plan=replace(night.plan, launches=(), batches=(), inventory=()))
     reasons = decide(nothing.judge().judged, night.suite.gate, nights={}).reasons
     assert any("empty run" in item.message for item in reasons)
+
+
+CHANGES: dict[str, Any] = {
+    "a row is lost": lambda rows, rng: rows.pop(rng.randrange(len(rows))),
+    "a row is there twice": lambda rows, rng: rows.append(rng.choice(rows)),
+    "the order is another": lambda rows, rng: rng.shuffle(rows),
+    "a unit is another": lambda rows, rng: swap(rows, rng, lambda row: {"unit": "MB/s", "value": row.value * 1e3}),
+    "a unit is gone": lambda rows, rng: swap(rows, rng, lambda row: {"unit": ""}),
+    "a value is better": lambda rows, rng: swap(rows, rng, lambda row: {"value": row.value * 1.02}),
+    "a value is no number": lambda rows, rng: swap(rows, rng, lambda row: {"value": math.inf}),
+    "a row is another run's": lambda rows, rng: swap(rows, rng, lambda row: {"run_id": "20200101T000000Z-000000"}),
+}
+
+
+def swap(rows: Rows, rng: random.Random, change: Any) -> None:
+    at = rng.randrange(len(rows))
+    rows[at] = replace(rows[at], **change(rows[at]))
+
+
+@settings(max_examples=12)
+@given(names=st.lists(st.sampled_from(sorted(CHANGES)), min_size=1, max_size=4), rng=st.randoms(use_true_random=False))
+def test_nothing_that_happens_to_rows_opens_a_closed_gate(names: list[str], rng: random.Random):
+    """One row is far too slow; whatever is lost, doubled, shuffled or in another unit, that one included."""
+    slow = replace(changed(good_night(nodes=4), value=100.0), derived=False)
+
+    def change(rows: Rows) -> Rows:
+        for name in names:
+            CHANGES[name](rows, rng)
+        return rows
+
+    assert not decide(slow.judge().judged, slow.suite.gate, nights={}).open
+    assert not decide(slow.with_rows(change).judge().judged, slow.suite.gate, nights={}).open
 
 
 # -- waivers -----------------------------------------------------------------------------------------------------

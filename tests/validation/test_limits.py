@@ -28,6 +28,18 @@ def test_a_baseline_ends_with_the_hardware_that_made_it(tmp_path: Path, monkeypa
     assert "with another" in after["left_out"][0]["reason"]
 
 
+def test_a_run_that_something_speaks_against_makes_no_baseline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Approved by hand in its decisions, or before it was judged anew."""
+    shipped = load_references("local-cpu")
+    monkeypatch.setattr("plumbline.validation.limits.load_references", lambda hardware: shipped)
+    slow = build_run(tmp_path, cluster="local", speed={"fio": 0.4})
+    slow.add_decision({"kind": "sign_off", "decision": "approve", "by": "ann"})
+    found = collect_limits(slow.profile(), slow.suite(), tmp_path, "29991231T000000Z-000000")
+    assert found["approved_runs"] == found["baseline"] == []
+    assert found["left_out"][0]["run_id"] == slow.run_id
+    assert found["left_out"][0]["reason"].startswith("its gate is closed: outside_reference")
+
+
 def test_the_known_scatter_of_an_indicator_is_what_its_peers_are_allowed() -> None:
     profile = load_profile("simulated-8")
     scatter = known_scatter(load_references(profile.reference_hardware), profile)

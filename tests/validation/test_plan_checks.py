@@ -3,10 +3,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.validation.good_run import Night, good_night, made_up_benchmarks, suite  # noqa: F401
+from tests.validation.good_run import Night, good_night, made_up_benchmarks, profile, suite  # noqa: F401
 
 from plumbline.execution.plan import Gap
-from plumbline.model import Code
+from plumbline.model import Code, Device, Origin
 from plumbline.validation.plan_checks import plan_problems
 
 
@@ -40,7 +40,7 @@ def test_a_node_needs_a_plan_or_a_reason(night: Night):
     ids = {spec.launch_id for spec in kept}
     batches = tuple(replace(b, launch_ids=tuple(i for i in b.launch_ids if i in ids)) for b in night.plan.batches)
     assert problems(night, launches=kept, batches=batches) == [(Code.NO_MEASUREMENT, "node n0001")]
-    gap = Gap(code=Code.EXCLUDED, place="node n0001", reason="in repair", node="n0001")
+    gap = Gap(code=Code.NODE_NOT_READY, place="node n0001", reason="in repair", node="n0001")
     assert problems(night, launches=kept, batches=batches, gaps=(gap,)) == []
 
 
@@ -62,3 +62,37 @@ def test_what_a_subset_leaves_out_has_a_gap(night: Night):
     assert problems(fewer) == [(Code.NO_MEASUREMENT, "fio")]
     gap = Gap(code=Code.EXCLUDED, place="fio", reason="left out", benchmark="fio")
     assert problems(fewer, gaps=(gap,)) == []
+
+
+def test_a_gap_says_why_something_was_not_run(night: Night):
+    """A gap with the code of a PASS or a WARN would hide what is missing."""
+    for code in (Code.OK, Code.EXPECTED_FINDING, Code.NEAR_LIMIT, Code.WAIVED):
+        gap = Gap(code=code, place="node n0001", reason="fine", node="n0001")
+        assert problems(night, gaps=(gap,)) == [(Code.SCHEMA, "node n0001")]
+
+
+def test_a_node_is_left_out_on_purpose_by_its_profile_only(night: Night):
+    gap = Gap(code=Code.EXCLUDED, place="node n0001", reason="in repair", node="n0001")
+    assert problems(night, gaps=(gap,)) == [(Code.NO_MEASUREMENT, "node n0001")]
+    for until, expected in (("2026-03-01", []), ("2026-02-28", [(Code.NO_MEASUREMENT, "node n0001")])):
+        exclusion = {"node": "n0001", "reason": "in repair", "owner": "ops", "until": until}
+        excluding = replace(night, profile=profile(4, exclusions=[exclusion]))
+        assert problems(excluding, gaps=(gap,)) == expected
+
+
+def test_a_benchmark_is_left_out_on_purpose_by_its_suite_only(night: Night):
+    gap = Gap(code=Code.EXCLUDED, place="collective at 2 nodes", reason="x", benchmark="collective", node_count=2)
+    assert problems(night, gaps=(gap,)) == [(Code.NO_MEASUREMENT, "collective at 2 nodes")]
+
+
+def test_launches_ask_for_what_the_profile_promises(night: Night):
+    first, *others = night.plan.launches
+    for change in ({"accelerators_per_node": 7}, {"device": Device.CPU}, {"origin": Origin.MEASURED}, {"cluster": "x"}):
+        launches = (replace(first, **change), *others)
+        assert problems(night, launches=launches) == [(Code.WRONG_HARDWARE, f"launch {first.launch_id}")]
+
+
+def test_a_gpu_cluster_is_not_measured_on_its_cpus(night: Night):
+    on_cpu = replace(night, profile=profile(4, device="cpu"))
+    launches = tuple(replace(spec, device=Device.CPU) for spec in night.plan.launches)
+    assert problems(on_cpu, launches=launches) == [(Code.WRONG_HARDWARE, "profile")]

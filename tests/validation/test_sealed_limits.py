@@ -49,3 +49,22 @@ anything = st.recursive(
 @given(st.sampled_from(list(WHOLE)), anything)
 def test_damaged_limits_raise_nothing(key: str, value: Any):
     read_limits({**WHOLE, key: value})
+
+
+@pytest.mark.parametrize("nights", [{"n1": -1}, {"n1": 1.5}, {"n1": True}, {"n1": "3"}, {"n1": None}])
+def test_an_age_is_a_count_of_nights(nights: Any):
+    found = read_limits({**WHOLE, "nights": nights})
+    assert found.nights == {} and "nights of this run can't be read: n1" in found.problems[0]
+
+
+@pytest.mark.parametrize("bound", [float("nan"), float("inf"), float("-inf"), True])
+@pytest.mark.parametrize("name", ["value", "lower", "upper", "warn_lower", "warn_upper"])
+def test_a_bound_that_is_no_number_binds_nothing_and_is_told(name: str, bound: float):
+    limit = {
+        "benchmark": "fio", "benchmark_version": "1", "indicator": "read_iops", "node_count": 1, "params": "{}",
+        "unit": "IOPS", "value": 1.0, "lower": 0.9, "upper": None, "warn_lower": 0.95, "warn_upper": None, "runs": 1,
+        "values": 1, "source": "made up",
+    }  # fmt: skip
+    assert read_limits({**WHOLE, "baseline": [limit]}).problems == ()
+    found = read_limits({**WHOLE, "baseline": [{**limit, name: bound}]})
+    assert found.baseline == () and f"{name} of fio/read_iops" in found.problems[0]

@@ -76,6 +76,15 @@ def test_evidence_that_lay_open_is_told(run: RunDirectory):
     ]  # fmt: skip
 
 
+def test_a_seal_without_a_time_zone_is_told(run: RunDirectory):
+    run.path.parents[1].joinpath(SEALS).unlink()
+    path = run.evidence / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "sealed_at": "2026-03-01T03:00:00"}))
+    assert list(seal_problems(run, ["2026-03-01T02:00:00Z"])) == [
+        "its seal's time 2026-03-01T03:00:00 is of no time zone"
+    ]  # fmt: skip
+
+
 # -- the gate holds the word against the evidence ------------------------------------------------------------------
 
 

@@ -114,6 +114,10 @@ def load_suite(name: str, settings: dict[str, Any] | None = None) -> Suite:
     """Read a suite by name or path and apply `--set` settings. Raises ConfigError."""
     path = find_document("suite", name, suite_folders())
     suite = parse(Suite, load_yaml(path), str(path))
+    if suite.name != path.stem:
+        raise ConfigError(
+            f"{path}: name: the file is called {path.stem} and the suite {suite.name}: one of them is asked for"
+        )
     for key in ("tolerance", "warn_tolerance"):
         if (given := getattr(suite.baseline, key)) > MOST_TOLERANCE:
             raise ConfigError(

@@ -14,9 +14,11 @@ from plumbline.clusters.profile import ClusterProfile
 from plumbline.errors import ConfigError, OutputError
 from plumbline.indicators import indicators
 from plumbline.indicators.definitions import SHARE_OF_PEERS
+from plumbline.model import Code
 from plumbline.references.reference import ReferenceSet, load_references, references_data
 from plumbline.suites.suite import Suite
 from plumbline.tracking.history import load_history
+from plumbline.tracking.judged_run import VERDICT
 from plumbline.tracking.run_directory import RunDirectory
 from plumbline.validation.ages import nights_since
 from plumbline.validation.waivers import load_waivers, waivers_data
@@ -29,7 +31,9 @@ def collect_limits(profile: ClusterProfile, suite: Suite, results: Path, run_id:
     are matched row by row.
     """
     approved = load_history(results, profile.name, origin=profile.origin, before=run_id, approved_only=True)
-    other = {run.run_id: reason for run in approved.runs if (reason := _other_hardware(run, profile))}
+    other = {
+        run.run_id: reason for run in approved.runs if (reason := _bad_example(run) or _other_hardware(run, profile))
+    }
     rows = approved.table.to_pandas()
     rows = rows[~rows["run_id"].isin(list(other))]
     references = load_references(profile.reference_hardware)
@@ -67,6 +71,16 @@ def known_scatter(references: ReferenceSet, profile: ClusterProfile) -> KnownSca
         return Scatter(fail=1 - found.lower, warn=1 - warn, step=step)
 
     return scatter
+
+
+def _bad_example(run: RunDirectory) -> str | None:
+    """Say that something other than a missing baseline closed an approved run's gate; None when nothing did.
+
+    `stages.approve` refuses such a run; one that was approved by another way, or judged anew since, makes no limits.
+    """
+    closing = [item for item in run.read_derived(VERDICT)["reasons"] if item.get("blocks") is not False]
+    bad = next((item for item in closing if item.get("code") != Code.NO_BASELINE.value), None)
+    return None if bad is None else f"its gate is closed: {bad.get('code')} at {bad.get('place')}"
 
 
 def _other_hardware(run: RunDirectory, profile: ClusterProfile) -> str | None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator
 
-from plumbline.clusters.inventory import static_inventory
+from plumbline.clusters.inventory import exclusions_in_force, static_inventory
 from plumbline.clusters.profile import ClusterProfile
 from plumbline.execution.plan import Plan, rungs
-from plumbline.model import Code, Verdict, verdict
+from plumbline.model import KIND_OF_CODE, Code, Device, Verdict, VerdictKind, verdict
 from plumbline.suites.suite import Suite
+from plumbline.tracking.run_directory import RUN_ID, run_time
 
 
 def plan_problems(plan: Plan, profile: ClusterProfile, suite: Suite) -> Iterator[Verdict]:
@@ -22,9 +23,42 @@ def plan_problems(plan: Plan, profile: ClusterProfile, suite: Suite) -> Iterator
         yield verdict(Code.WRONG_CLUSTER, "plan", f"the plan is for {plan.cluster}, the profile is of {profile.name}")
     if plan.suite != suite.name:
         yield verdict(Code.UNPLANNED, "plan", f"the plan is of suite {plan.suite}, the policy of {suite.name}")
+    yield from _other_hardware(plan, profile)
+    yield from _odd_gaps(plan, profile, suite)
     yield from _lost_launches(plan)
     yield from _lost_nodes(plan, profile)
     yield from _lost_benchmarks(plan, suite)
+
+
+def _other_hardware(plan: Plan, profile: ClusterProfile) -> Iterator[Verdict]:
+    """A launch that was planned for fewer GPUs, or for none, asks less of the cluster than its profile promises."""
+    meant = (profile.accelerator.per_node, profile.device, profile.origin)
+    for spec in plan.launches:
+        asked = (spec.accelerators_per_node, spec.device, spec.origin)
+        if asked != meant or spec.cluster != profile.name:
+            said = ", ".join(map(str, (*asked, spec.cluster)))
+            message = f"it is planned for {said}; the profile says {', '.join(map(str, (*meant, profile.name)))}"
+            yield verdict(Code.WRONG_HARDWARE, f"launch {spec.launch_id}", message, launch_id=spec.launch_id)
+    if profile.device is Device.CPU and profile.accelerator.model != "cpu":
+        message = f"the profile says device cpu and accelerator {profile.accelerator.model}: which was measured?"
+        yield verdict(Code.WRONG_HARDWARE, "profile", message)
+
+
+def _odd_gaps(plan: Plan, profile: ClusterProfile, suite: Suite) -> Iterator[Verdict]:
+    """A gap says why something was not run, and what was left out on purpose is so in profile or suite."""
+    today = run_time(plan.run_id).date() if RUN_ID.match(plan.run_id) else datetime.date.min
+    excluded = exclusions_in_force(profile, today)
+    for gap in plan.gaps:
+        if KIND_OF_CODE[gap.code] is not VerdictKind.NOT_RUN:
+            yield verdict(
+                Code.SCHEMA, gap.place, f"a gap can't have the code {gap.code.value}: it hides what is missing"
+            )
+        elif gap.code is Code.EXCLUDED and gap.node is not None and gap.node not in excluded:
+            message = "the plan leaves it out on purpose, and the profile excludes it nowhere, or no longer"
+            yield verdict(Code.NO_MEASUREMENT, gap.place, message, node=gap.node)
+        elif gap.code is Code.EXCLUDED and gap.node is None and gap.benchmark not in suite.omitted:
+            message = "the plan leaves it out on purpose, and the suite asks for it"
+            yield verdict(Code.NO_MEASUREMENT, gap.place, message, benchmark=gap.benchmark)
 
 
 def _lost_launches(plan: Plan) -> Iterator[Verdict]:

@@ -188,6 +188,8 @@ def _records_by_launch(run: RunDirectory, plan: Plan) -> tuple[dict[str, tuple[R
     for path, record in run.records():
         if isinstance(record, OutputError):
             verdicts.append(verdict(Code.UNREADABLE, path.name, str(record)))
+        elif odd := [name for name in _TIMES if not _is_time(getattr(record, name), name)]:
+            verdicts.append(verdict(Code.UNREADABLE, path.name, f"{odd[0]} is {getattr(record, odd[0])!r}"))
         elif record.launch_id not in planned:
             verdicts.append(verdict(Code.UNPLANNED, path.name, f"no launch {record.launch_id!r} was planned"))
         elif path.name != f"{record.launch_id}.a{record.attempt}.json":
@@ -207,6 +209,15 @@ def _records_by_launch(run: RunDirectory, plan: Plan) -> tuple[dict[str, tuple[R
             )  # fmt: skip
         chosen[launch_id] = (answers[0] if answers else records[-1], len(records))
     return chosen, verdicts
+
+
+_TIMES = ("duration_s", "runner_cpu_s")
+
+
+def _is_time(value: Any, name: str) -> bool:
+    """Say whether a record's duration is one: JSON as Python reads it knows nan, and no comparison with it holds."""
+    unknown = value is None and name == "runner_cpu_s"
+    return unknown or (type(value) in (int, float) and 0 <= value < float("inf"))
 
 
 def _begun(run: RunDirectory) -> Counter[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -47,7 +48,7 @@ def read_limits(data: Any) -> SealedLimits:
     no_waivers: tuple[Waiver, ...] = ()
     no_runs: tuple[str, ...] = ()
     references = part("references", references_from, no_references)
-    baseline = part("baseline", baseline_from, no_baseline)
+    baseline = part("baseline", _baseline, no_baseline)
     approved = part("approved_runs", lambda names: tuple(str(name) for name in names), no_runs)
     if approved and not baseline and not any(text.startswith("baseline") for text in problems):
         problems.append(f"{len(approved)} approved runs are named and no limit of theirs is there")
@@ -55,6 +56,28 @@ def read_limits(data: Any) -> SealedLimits:
         references=references,
         baseline=baseline,
         waivers=part("waivers", waivers_from, no_waivers),
-        nights=part("nights", lambda found: {str(name): int(count) for name, count in found.items()}, {}),
+        nights=part("nights", _nights, {}),
         problems=tuple(problems),
     )
+
+
+_BOUNDS = ("value", "lower", "upper", "warn_lower", "warn_upper")
+
+
+def _baseline(data: Any) -> tuple[BaselineLimit, ...]:
+    """Read baseline limits; a bound that is no finite number would bind nothing. Raises ValueError."""
+    limits = baseline_from(data)
+    for limit in limits:
+        for name in _BOUNDS:
+            bound = getattr(limit, name)
+            if bound is not None and (isinstance(bound, bool) or not math.isfinite(bound)):
+                raise ValueError(f"{name} of {limit.benchmark}/{limit.indicator} is {bound}")
+    return limits
+
+
+def _nights(data: Any) -> dict[str, int]:
+    """Read ages in nights. Raises ValueError for one that is not a count."""
+    for name, count in data.items():
+        if type(count) is not int or count < 0:
+            raise ValueError(f"{name}: {count!r}")
+    return dict(data)

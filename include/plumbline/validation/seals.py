@@ -46,8 +46,11 @@ def seal_problems(run: RunDirectory, ended_at: Iterable[str] = ()) -> Iterator[s
     decided = [item for item in _entries(run.path / "decisions.jsonl", run.run_id) if "manifest_sha256" in item]
     if other := next((item for item in decided if item["manifest_sha256"] != digest), None):
         yield f"{other.get('by')} decided on it under another seal at {other.get('decided_at')}"
-    sealed, ends = run.sealed_at(), [moment for text in ended_at if (moment := _moment(text)) is not None]
-    if sealed is not None and ends and sealed - max(ends) > LATEST_SEAL:
+    ends = [moment for text in ended_at if (moment := _moment(text)) is not None]
+    sealed = run.sealed_at()
+    if sealed is not None and sealed.tzinfo is None:
+        yield f"its seal's time {sealed.isoformat()} is of no time zone"
+    elif sealed is not None and ends and sealed - max(ends) > LATEST_SEAL:
         open_h = (sealed - max(ends)) / timedelta(hours=1)
         yield f"it lay open for {open_h:.0f} hours between its last launch and its seal"
 
