@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plumbline.simulation.printers.nccl_tests import _time, printed_time
+from plumbline.simulation.printers.nccl_tests import _float, printed_float
 from plumbline.simulation.rounding import printed, scientific
 
 
@@ -32,6 +32,7 @@ def test_as_printed_in_scientific_notation() -> None:
     assert scientific(values, 4).tolist() == [float(f"{value:.4e}") for value in values.tolist()]
 
 
-def test_as_nccl_tests_prints_times() -> None:
+@pytest.mark.parametrize("width", [6, 7])
+def test_as_nccl_tests_prints(width: int) -> None:
     values = numbers()
-    assert printed_time(values).tolist() == [float(_time(value)) for value in values.tolist()]
+    assert printed_float(values, width).tolist() == [float(_float(value, width)) for value in values.tolist()]

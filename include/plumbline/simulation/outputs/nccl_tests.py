@@ -9,8 +9,7 @@ from plumbline.benchmarks._nccl_rows import Sweep
 from plumbline.model import LaunchSpec
 from plumbline.simulation.night import Night, Nights, Rung
 from plumbline.simulation.physics import bus_factor, collective_times, wrong_elements
-from plumbline.simulation.printers.nccl_tests import Table, printed_time, rates, text
-from plumbline.simulation.rounding import printed
+from plumbline.simulation.printers.nccl_tests import Table, printed_float, rates, text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -76,11 +75,11 @@ def values(nights: Nights, rung: Rung) -> tuple[NDArray[Any], NDArray[Any]]:
         errors = wrong(nights, rung, operation, sweep.sizes).sum(axis=1)
         told |= errors > 0
         if sweep.ranks > 1:
-            bus = printed(rates(sizes, made, bus_factor(operation, sweep.ranks))[1], 2)
+            bus = printed_float(rates(sizes, made, bus_factor(operation, sweep.ranks))[1], 6)
             columns += list(bus.T)
             at = sweep.sizes.index(sweep.headline_bytes) if sweep.headline_bytes in sweep.sizes else None
             columns.append(np.full(len(bus), np.nan) if at is None else bus[:, at])
             columns.append(bus.max(axis=1))
-        columns.append(printed_time(made[:, 0]))
+        columns.append(printed_float(made[:, 0], 7))
         columns.append(errors.astype(float))
     return np.stack(columns, axis=1), told

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 VERSION = "2.17.6"
-_SIDE = "     time   algbw   busbw  #wrong"
-_UNITS = "     (us)  (GB/s)  (GB/s)        "
+_SIDE = f"  {'time':>7}  {'algbw':>6}  {'busbw':>6}  {'#wrong':>6}"
+_UNITS = f"  {'(us)':>7}  {'(GB/s)':>6}  {'(GB/s)':>6}  {'':>6}"
 _HEADER = (
-    f"#\n#{'out-of-place':>74s}{'in-place':>33s}          \n"
-    f"#       size         count      type   redop    root{_SIDE}{_SIDE} \n"
-    f"#        (B)    (elements)                          {_UNITS}{_UNITS} \n"
+    f"#\n# {'':>10}  {'':>12}  {'':>8}  {'':>6}  {'':>6}           out-of-place{'in-place':>31}          \n"
+    f"# {'size':>10}  {'count':>12}  {'type':>8}  {'redop':>6}  {'root':>6}{_SIDE}{_SIDE} \n"
+    f"# {'(B)':>10}  {'(elements)':>12}  {'':>8}  {'':>6}  {'':>6}{_UNITS}{_UNITS} \n"
 )
 _REDOP = {"all_reduce": "sum", "reduce_scatter": "sum"}
 
@@ -68,11 +68,10 @@ def text(table: Table) -> str:
         for rank, (host, device, bus, product) in enumerate(table.devices)
     ]
     redop = _REDOP.get(table.operation, "none")
-    rows = [
-        f"{size:12d}  {size // 4:12d}  {'float':>8s}  {redop:>6s}  {-1:6d}"
-        f"{_time(us)}  {algorithm:6.2f}  {bus:6.2f} {wrong:7d} {_time(us)}  {algorithm:6.2f}  {bus:6.2f} {wrong:7d}"
-        for size, us, wrong, (algorithm, bus) in zip(sizes, table.times_us, table.wrong, table.rates, strict=True)
-    ]
+    rows = []
+    for size, us, wrong, (algorithm, bus) in zip(sizes, table.times_us, table.wrong, table.rates, strict=True):
+        side = f"  {_float(us, 7)}  {_float(algorithm, 6)}  {_float(bus, 6)}  {wrong:6g}"
+        rows.append(f"{size:12d}  {size // 4:12d}  {'float':>8}  {redop:>6}  {-1:6d}{side}{side}")
     total = sum(int(w) for w in table.wrong)
     average = sum(bus for _, bus in table.rates) / len(sizes)
     footer = (
@@ -83,48 +82,69 @@ def text(table: Table) -> str:
 
 
 def report(table: Table, start_time: str, end_time: str) -> str:
-    """Print the report of `-J`."""
-    results: list[dict[str, Any]] = []
+    """Print the report of `-J`, version 1: numbers with six decimals, all on one line."""
+    results: list[str] = []
+    redop = _REDOP.get(table.operation, "none")
     for size, us, wrong, (algorithm, bus) in zip(table.sizes, table.times_us, table.wrong, table.rates, strict=True):
-        side = {"time": round(us, 3), "alg_bw": round(algorithm, 4), "bus_bw": round(bus, 4), "nwrong": int(wrong)}
+        side = f'{{"time":{us:.6f},"alg_bw":{algorithm:.6f},"bus_bw":{bus:.6f},"nwrong":{wrong:.6f}}}'
         results.append(
-            {"size": size, "count": size // 4, "type": "float", "redop": _REDOP.get(table.operation, "none"),
-             "root": -1, "out_of_place": side, "in_place": side}
-        )  # fmt: skip
+            f'{{"size":{size},"count":{size // 4},"type":"float","redop":"{redop}","root":"{-1:6d}",'
+            f'"out_of_place":{side},"in_place":{side},"actual_iterations":{table.iterations},'
+            f'"experiment_name":"{table.operation}_perf"}}'
+        )
     total = sum(int(w) for w in table.wrong)
     average = sum(bus for _, bus in table.rates) / len(table.sizes)
-    return json.dumps(
-        {
-            "simulated_by": "plumbline",
-            "version": f"nccl-tests {VERSION}",
-            "start_time": start_time,
-            "args": [f"{table.operation}_perf", "-b", str(table.sizes[0]), "-e", str(table.sizes[-1])],
-            "env": {},
-            "nccl_version": table.nccl,
-            "config": {"collective": table.operation, "iterations": table.iterations, "warmup": table.warmup},
-            "devices": [
-                {"rank": rank, "host": host, "device": device, "pci": bus, "name": product}
-                for rank, (host, device, bus, product) in enumerate(table.devices)
-            ],
-            "results": results,
-            "out_of_bounds": {"count": total, "okay": not total},
-            "average_bus_bandwidth": {"bandwidth": round(average, 4), "okay": True},
-            "end_time": end_time,
-        },
-        indent=1,
+    before = {
+        "simulated_by": "plumbline",
+        "version": 1,
+        "start_time": start_time,
+        "args": [f"{table.operation}_perf", "-b", str(table.sizes[0]), "-e", str(table.sizes[-1])],
+        "env": [],
+        "nccl_version": _number(table.nccl),
+        "config": _config(table),
+    }
+    return (
+        f'{json.dumps(before, separators=(",", ":"))[:-1]},"results":[{",".join(results)}],'
+        f'"out_of_bounds":{{"count":{total},"okay":"{"false" if total else "true"}"}},'
+        f'"average_bus_bandwidth":{{"bandwidth":{average:.6f},"okay":"unchecked"}},"errors":[],"end_time":"{end_time}"}}'
     )
 
 
-def _time(us: float) -> str:
-    """Print a time as nccl-tests does: fewer digits the longer it is."""
-    return f"  {us:7.0f}" if us >= 10000 else f"  {us:7.1f}" if us >= 100 else f"  {us:7.2f}"
+def _config(table: Table) -> dict[str, Any]:
+    return {
+        "nthreads": 1, "ngpus": 1, "minimum_bytes": table.sizes[0], "maximum_bytes": table.sizes[-1],
+        "step_factor": table.step_factor, "warmup_iters": table.warmup, "iterations": table.iterations,
+        "aggregated_iterations": 1, "validation": 1, "graph": 0, "blocking_collectives": "false",
+        "parallel_init": "false",
+        "devices": [
+            {"rank": rank, "group": 0, "pid": 7000 + rank, "hostname": host, "device": device, "device_hex": bus,
+             "device_info": product}
+            for rank, (host, device, bus, product) in enumerate(table.devices)
+        ],
+    }  # fmt: skip
 
 
-def printed_time(us: NDArray[Any]) -> NDArray[Any]:
-    """Give what printing leaves of times."""
+def _float(value: float, width: int) -> str:
+    """Print a number as getFloatStr does: fewer decimals the longer it is."""
+    if value < 10.0 ** (width - 3):
+        return f"{value:{width}.2f}"
+    if value < 10.0 ** (width - 2):
+        return f"{value:{width}.1f}"
+    if value < 10.0**width:
+        return f"{value:{width}.0f}"
+    return f"{value:{width}.1e}" if width >= 7 else f"{value:{width}.0e}"
+
+
+def printed_float(values: NDArray[Any], width: int) -> NDArray[Any]:
+    """Give what printing leaves of numbers."""
     import numpy as np
 
-    return np.where(us >= 10000, printed(us, 0), np.where(us >= 100, printed(us, 1), printed(us, 2)))
+    array = np.asarray(values, float)
+    found = printed(array, 2)
+    long = array >= 10.0 ** (width - 3)
+    if long.any():
+        found[long] = [float(_float(value, width)) for value in array[long].tolist()]
+    return found
 
 
 def _number(version: str) -> int:

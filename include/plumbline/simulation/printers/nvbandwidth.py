@@ -46,5 +46,12 @@ def text(
         cells = "".join("       N/A" if value is None else f"{value:10.2f}" for value in row)
         total += sum(value for value in row if value is not None)
         lines.append(f"{i:2d}{cells[1:]}")
-    lines += ["", f"SUM device_to_device_memcpy_read_ce {total:.2f}", ""]
+    lines += [
+        "",
+        f"SUM device_to_device_memcpy_read_ce {total:.2f}",
+        "",
+        "NOTE: The reported results may not reflect the full capabilities of the platform.",
+        "Performance can vary with software drivers, hardware clocks, and system topology.",
+        "",
+    ]
     return "\n".join(lines) + "\n"
