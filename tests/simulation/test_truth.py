@@ -28,7 +28,7 @@ CHANGES = {
     "slow_nic": {"nic"}, "degraded_link": {"nic", "link_errors"}, "flapping_link": {"flap", "link_errors"},
     "ageing_port": {"nic"}, "nvlink_lane_down": {"nvlink"}, "thermal_throttle": {"clock", "throttle"},
     "power_throttle": {"clock", "throttle"}, "retired_memory": {"memory", "retired"}, "pcie_width": {"pcie"},
-    "wrong_affinity": {"pcie", "latency_us", "nic"}, "leaf_misconfigured": {"leaf"}, "congested_spine": {"spine"},
+    "wrong_affinity": {"host", "latency_us", "nic"}, "leaf_misconfigured": {"leaf"}, "congested_spine": {"spine"},
     "slow_storage_server": {"storage"}, "slow_client": {"client"}, "missing_gpu": {"present"}, "node_lost": {"lost"},
     "driver_rollback": {"old_driver", "clock", "latency_us"}, "nccl_rollback": {"old_nccl", "nvlink", "latency_us"},
     "noisy_neighbour": {"spine"}, "silent_corruption": {"wrong"}, "hang": {"hang"}, "truncated_output": {"truncated"},
@@ -88,6 +88,14 @@ def test_an_ageing_port_gets_worse_every_night() -> None:
     fault = a_fault("ageing_port", start="2026-03-01", severity=0.3)
     rates = [truth_of(INVENTORY, H100, [fault], NIGHT + timedelta(days=d)).nic[2, 2] for d in (0, 10, 20, 30)]
     assert rates == pytest.approx([1.0, 0.9, 0.8, 0.7])
+
+
+@pytest.mark.parametrize(
+    ("severity", "lanes"), [(0.01, 8), (0.5, 8), (0.51, 4), (0.75, 4), (0.9, 1), (0.94, 1), (1.0, 1)]
+)
+def test_a_link_trains_to_a_width_that_exists(severity: float, lanes: int) -> None:
+    truth = truth_of(INVENTORY, H100, [a_fault("pcie_width", severity=severity)], NIGHT)
+    assert truth.pcie[2, 5] * 16 == lanes
 
 
 def test_several_faults_at_once() -> None:

@@ -49,7 +49,21 @@ def write_all(
         folder / "causes.csv", _cause_rows(causes), ("rule", "benchmark", "indicator", "node_count", "params", "rows")
     )
     _write_csv(folder / "failures.csv", _failure_rows(failures), ("what", "error"))
-    summary = {
+    summary = _summary(setting, seeds, played, quick=quick, command=command, commit=commit)
+    summary["claims"] = [cell_row(cell) for cell in scored if cell.detector == GATE and ALL in (cell.kind, cell.band)]
+    summary["false_alarms"] = [alarm_row(item) for item in quiet]
+    text = json.dumps(summary, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    (folder / "summary.json").write_text(text, encoding="utf-8")
+    shown = page(setting, summary, scored, quiet, causes.most_common(MOST_CAUSES), failures)
+    (folder / "scoreboard.md").write_text(shown, encoding="utf-8")
+    return summary
+
+
+def _summary(
+    setting: Setting, seeds: Seeds, played: Sequence[Played], *, quick: bool, command: str, commit: str
+) -> dict[str, Any]:
+    """Say what was played, with which seeds and code."""
+    return {
         "origin": "simulated",
         "says": "how detectors do on simulated clusters; nothing of any real cluster",
         "seeds": {
@@ -62,19 +76,12 @@ def write_all(
         "nodes": len(setting.inventory),
         "suite": setting.suite.name,
         "scenarios": sum(len(one.outcomes) for one in played) // len(DETECTORS),
-        "failed": len(failures),
+        "failed": sum(len(one.failures) for one in played),
         "cluster_years_without_fault": sum(one.healthy_nights for one in played) / NIGHTS_A_YEAR,
         "too_small": too_small(played),
-        "detectors": DETECTORS,
-        "claims": [cell_row(cell) for cell in scored if cell.detector == GATE and ALL in (cell.kind, cell.band)],
-        "false_alarms": [alarm_row(item) for item in quiet],
+        "detectors": dict(DETECTORS),
         "beyond_the_ladder": {"tests": 0, "rounds": 0, "gpu_minutes": 0},
     }  # fmt: skip
-    text = json.dumps(summary, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    (folder / "summary.json").write_text(text, encoding="utf-8")
-    shown = page(setting, summary, scored, quiet, causes.most_common(MOST_CAUSES), failures)
-    (folder / "scoreboard.md").write_text(shown, encoding="utf-8")
-    return summary
 
 
 def too_small(played: Sequence[Played]) -> list[str]:

@@ -188,6 +188,9 @@ def _method(setting: Setting) -> str:
         f"""Then {setting.year_nights} nights without a fault, and apart from them one fault of every kind and
         severity, in a component that the seed chooses, followed for {HORIZON} nights ({AGEING_HORIZON} for a port
         that ages). An alarm counts when it is on something that the broken component takes part in.""",
+        """What a launch or a GPU says of itself is there whenever the fault is: a throttled GPU, a narrow PCIe link and
+        memory rows to be remapped show in the snapshot after every launch. The detector *records* finds them by
+        construction; on a real cluster a throttled GPU may have recovered by then.""",
         """Values are those that reading the simulated output gives, and verdicts those of `plumbline judge`: tests hold
         both equal, row by row (`tests/simulation/test_measuring.py`, `tests/scoreboard/test_judging.py`). Launches that
         fail are printed and read.""",

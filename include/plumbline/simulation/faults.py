@@ -35,8 +35,9 @@ class Fault(Document):
     """One planted fault.
 
     `severity` is the fraction of the component's capability that is lost (0 to 1); what that means is written at the
-    kind's effect in truth.py. For ageing_port it is the fraction lost for every 30 nights; for clock_drift 1 is 600 s;
-    for flapping_link it is also the probability that a launch meets the link down.
+    kind's effect in truth.py. For pcie_width the next narrower link that exists is left. For ageing_port it is the
+    fraction lost for every 30 nights; for clock_drift 1 is 600 s; for flapping_link it is also the probability that a
+    launch meets the link down.
     """
 
     kind: Kind

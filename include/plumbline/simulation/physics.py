@@ -85,7 +85,7 @@ def group_bandwidth(truth: Truth, groups: Groups, rng: Draws, model: HardwareMod
 
     line = model.nic_gbit_s / 8
     met = rng.random((len(groups.index), *truth.flap.shape[1:])) < truth.flap[groups.index].max(axis=1)
-    rails = np.minimum(truth.nic, truth.pcie * model.host_to_device / line)[groups.index].min(axis=1)
+    rails = np.minimum(truth.nic, truth.pcie * truth.host * model.host_to_device / line)[groups.index].min(axis=1)
     rails = np.where(met, rails * (1 - truth.flap[groups.index].max(axis=1)), rails)
     node = rails.min(axis=1) * line * model.rails
     leaves = truth.leaf_of[groups.index]

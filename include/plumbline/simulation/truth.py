@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 STORAGE_SERVERS = 8
+LANES = 16
+"""Of PCIe, to each GPU."""
 OLD_DRIVER, OLD_NCCL = "535.54.03", "2.18.3"
 NCCL = "2.26.2"
 
@@ -51,7 +53,9 @@ class Truth:
     retired: NDArray[Any]
     """[N, G] rows remapped or pages retired."""
     pcie: NDArray[Any]
-    """[N, G] fraction of PCIe width."""
+    """[N, G] PCIe lanes that were trained, 16, 8, 4, 2 or 1, as a fraction of 16."""
+    host: NDArray[Any]
+    """[N, G] fraction of the bandwidth between host and GPU that its place leaves; the link itself may be whole."""
     latency_us: NDArray[Any]
     """[N] added to every collective that the node takes part in."""
     present: NDArray[Any]
@@ -87,7 +91,7 @@ def truth_of(inventory: Inventory, model: HardwareModel, faults: Sequence[Fault]
     arrays: dict[str, Any] = {
         "nic": np.ones((n, r)), "link_errors": np.zeros((n, r)), "flap": np.zeros((n, r)), "nvlink": np.ones(n),
         "clock": np.ones((n, g)), "throttle": np.zeros((n, g), int), "memory": np.ones((n, g)),
-        "retired": np.zeros((n, g), int), "pcie": np.ones((n, g)), "latency_us": np.zeros(n),
+        "retired": np.zeros((n, g), int), "pcie": np.ones((n, g)), "host": np.ones((n, g)), "latency_us": np.zeros(n),
         "present": np.ones((n, g), bool), "wrong": np.zeros((n, g)), "client": np.ones(n),
         "lost": np.zeros(n, bool), "clock_offset_s": np.zeros(n), "old_driver": np.zeros(n, bool),
         "old_nccl": np.zeros(n, bool), "leaf": np.ones(len(leaves)),
@@ -208,11 +212,19 @@ def _plant_gpu(fault: Fault, a: dict[str, Any], at: tuple[int, int]) -> None:
         a["memory"][at] *= 1.0 - fault.severity / 10
         a["retired"][at] += max(1, round(64 * fault.severity))
     elif fault.kind == "pcie_width":
-        a["pcie"][at] *= keep
+        a["pcie"][at] = _lanes(keep) / LANES
     elif fault.kind == "missing_gpu":
         a["present"][at] = False
     elif fault.kind == "silent_corruption":
         a["wrong"][at] = fault.severity
+
+
+def _lanes(keep: float) -> int:
+    """Give the widest link of at most that part of the lanes: a link trains to a power of two."""
+    lanes = LANES
+    while lanes > 1 and lanes > LANES * keep:
+        lanes //= 2
+    return lanes
 
 
 def _plant_node(fault: Fault, a: dict[str, Any], s: dict[str, Any], i: int) -> None:
@@ -220,7 +232,7 @@ def _plant_node(fault: Fault, a: dict[str, Any], s: dict[str, Any], i: int) -> N
     if fault.kind == "nvlink_lane_down":
         a["nvlink"][i] *= keep
     elif fault.kind == "wrong_affinity":  # traffic crosses the sockets: host copies, NIC path, and latency
-        a["pcie"][i] *= 1.0 - fault.severity / 2
+        a["host"][i] *= 1.0 - fault.severity / 2
         a["latency_us"][i] += 30.0 * fault.severity
         a["nic"][i] *= 1.0 - fault.severity / 4
     elif fault.kind == "slow_client":

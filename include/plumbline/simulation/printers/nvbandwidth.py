@@ -6,6 +6,11 @@ from collections.abc import Sequence
 
 from plumbline.simulation.printers import STAMP
 
+_NOTE = """\
+NOTE: The reported results may not reflect the full capabilities of the platform.
+Performance can vary with software drivers, hardware clocks, and system topology.
+"""
+
 
 def text(
     driver: str,
@@ -50,8 +55,6 @@ def text(
         "",
         f"SUM device_to_device_memcpy_read_ce {total:.2f}",
         "",
-        "NOTE: The reported results may not reflect the full capabilities of the platform.",
-        "Performance can vary with software drivers, hardware clocks, and system topology.",
-        "",
+        _NOTE,
     ]
     return "\n".join(lines) + "\n"
