@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.simulation.test_measuring import twelve_nodes
 from tests.simulation.test_truth import a_fault
 from tests.simulation.two_ways import MOMENT, BothWays, both_ways
 
@@ -125,6 +126,15 @@ def test_peers_that_scatter(tmp_path: Path) -> None:
     faults = [a_fault("slow_client", severity=0.1 * n, node=f"n000{n}") for n in range(1, 6)]
     found = both_ways(PROFILE, NIGHTLY, Scenario(seed=3, faults=tuple(faults)), tmp_path)
     assert_judged_alike(found, REFERENCES, ())
+
+
+def test_groups_of_two_have_peers_and_an_excluded_node_its_reason(tmp_path: Path) -> None:
+    """Eleven of twelve nodes are measured: groups of two are enough to be compared, and one is padded."""
+    profile = twelve_nodes()
+    found = both_ways(profile, NIGHTLY, Scenario(seed=3, faults=(a_fault("nccl_rollback", severity=1.0),)), tmp_path)
+    assert "peers" in assert_judged_alike(found, REFERENCES, ())
+    peers = [sheet.node_count for sheet in found.sheets for kind in sheet.kinds if "share_of_peer" in kind.indicator]
+    assert set(peers) == {1, 2}
 
 
 def test_impossible_values_and_other_hardware(tmp_path: Path) -> None:
