@@ -133,9 +133,28 @@ def test_a_scenario_that_fails_is_listed_and_the_others_run(setting: Setting, mo
 
     monkeypatch.setattr(campaign, "truth_of", failing)
     found = play(setting, 1)
-    assert [item.what for item in found.failures] == ["slow_client/severe/1, night 1 to 1"]
+    assert [item.what for item in found.failures] == ["slow_client/severe/1, after night 0"]
     assert found.failures[0].error == "RuntimeError: a defect"
     assert {item.planted.kind for item in found.outcomes} == KEPT - {"slow_client"}
+
+
+def test_an_alarm_that_cannot_be_read_is_listed_and_counts_nothing_twice(
+    setting: Setting, played: list[Played], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(campaign, "scenarios", _few)
+    real = Component.named_by
+
+    def failing(self: Component, found: Any) -> Any:
+        if self.gpu is not None:
+            raise RuntimeError("a defect")
+        return real(self, found)
+
+    monkeypatch.setattr(Component, "named_by", failing)
+    found = play(setting, 1)
+    assert [item.what for item in found.failures] == [
+        f"thermal_throttle/{band}/1, after night 1" for band in bands_of("thermal_throttle")
+    ]
+    assert found.outcomes == [o for o in played[0].outcomes if o.planted.kind != "thermal_throttle"]
 
 
 def test_a_seed_that_fails_is_listed(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -293,15 +293,25 @@ class _Follow:
         try:
             worlds = [self._world(case, day) for (case, _), day in zip(todo, days, strict=True)]
             unseen = [not {RECORDS, GATE} <= case.found.keys() for case, _ in todo]
-            self._seen([case for case, _ in todo], self._cluster.judged(worlds, days, unseen))
+            judged = self._cluster.judged(worlds, days, unseen)
         except Exception as error:
-            if len(cases) > 1:  # one of them fails: the others run without it
-                for case in cases:
-                    self._follow([case], nights)
+            if len(cases) == 1:
+                self._fail(cases[0], error)
                 return
-            name = cases[0].planted.name
-            self._failed.add(name)
-            what = f"{name}, night {nights[0] + 1} to {nights[-1] + 1}"
+            for case in cases:  # one of them fails: the others run without it
+                self._follow([case], nights)
+            return
+        raised = {detector: alarm_nights(judged.judged, judged.verdicts, detector) for detector in DETECTORS}
+        for t, (case, _) in enumerate(todo):
+            try:
+                self._see(case, judged, t, [detector for detector in DETECTORS if raised[detector][t]])
+            except Exception as error:
+                self._fail(case, error)
+
+    def _fail(self, case: _Case, error: Exception) -> None:
+        if case.planted.name not in self._failed:
+            self._failed.add(case.planted.name)
+            what = f"{case.planted.name}, after night {case.followed}"
             self._played.failures.append(Failure(what=what, error=_shown(error)))
 
     def _world(self, case: _Case, day: int) -> tuple[Scenario, Truth]:
@@ -312,22 +322,20 @@ class _Follow:
             case.truth = self._cluster.truth(case.scenario, moment)
         return case.scenario, case.truth
 
-    def _seen(self, cases: Sequence[_Case], nights: _Nights) -> None:
-        """Note what every detector says in each night; the first alarm on the component is what counts."""
-        raised = {detector: alarm_nights(nights.judged, nights.verdicts, detector) for detector in DETECTORS}
-        for t, case in enumerate(cases):
-            if case.over:
+    def _see(self, case: _Case, nights: _Nights, t: int, raised: Sequence[str]) -> None:
+        """Note the detectors that raise an alarm in night t; the first alarm on the component is what counts."""
+        if case.over:
+            return
+        case.followed += 1
+        for detector in raised:
+            if detector in case.found:
                 continue
-            case.followed += 1
-            for detector in DETECTORS:
-                if raised[detector][t] and detector not in case.found:
-                    found = list(
-                        alarms(nights.judged, nights.verdicts[t], nights.measured.layouts[t], t, detector)
-                    )  # fmt: skip
-                    if any(case.component.touched_by(one) for one in found):
-                        case.found[detector] = (case.followed, case.component.named_by(found))
-                    else:
-                        case.astray[detector] += 1
+            layout = nights.measured.layouts[t]
+            found = list(alarms(nights.judged, nights.verdicts[t], layout, t, detector))
+            if any(case.component.touched_by(one) for one in found):
+                case.found[detector] = (case.followed, case.component.named_by(found))
+            else:
+                case.astray[detector] += 1
 
 
 def _outcome(case: _Case, detector: str) -> Outcome:
