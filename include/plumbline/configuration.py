@@ -17,9 +17,12 @@ M = TypeVar("M", bound="Document")
 
 
 class Document(BaseModel):
-    """Base of everything that is read from YAML: unknown keys are errors, values are frozen."""
+    """Base of everything that is read from YAML: unknown keys are errors, values are frozen, numbers are finite.
 
-    model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True)
+    A limit of nan compares with nothing, so it would never be exceeded.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True, allow_inf_nan=False)
 
 
 def project_root() -> Path:

@@ -86,10 +86,11 @@ def prepare(
             held = True
         inventory = launcher(profile).inventory(profile, moment.date())
         plan = make_plan(profile, chosen, inventory, run_id=run_id, seed=int(run_id[-6:], 16))
+        limits = limits_in_force(profile, chosen, results, run_id)
         run = RunDirectory.create(results, profile.name, chosen.name, run_id)
         run.write_evidence("profile", profile.model_dump(mode="json"))
         run.write_evidence("suite", chosen.model_dump(mode="json"))
-        run.write_evidence("references", limits_in_force(profile, chosen, results, run_id))
+        run.write_evidence("references", limits)
         run.write_evidence("environment", {**_environment(trigger, settings, tags or {}), "prepared_at": _utc(moment)})
         run.write_evidence("plan", plan_data(plan))
     except BaseException:

@@ -187,6 +187,13 @@ def preempted(night: Broken) -> None:
     night.evidence("references", lambda data: data["nights"].update({"nccl_tests-n2": 9}))
 
 
+def linked(night: Broken) -> None:
+    """The records lie elsewhere, where nothing seals them, and one is changed there."""
+    folder, elsewhere = night.run.evidence / "records", night.folder / "elsewhere"
+    shutil.move(folder, elsewhere)
+    folder.symlink_to(elsewhere)
+
+
 RECORDS = (
     broken("no record came back", lambda night: night.record_path(NCCL).unlink(), Code.NO_RECORD),
     broken("the record is half written", half_written, Code.UNREADABLE, Code.NO_RECORD),
@@ -210,6 +217,9 @@ RECORDS = (
     record("it took nan seconds", Code.UNREADABLE, Code.NO_RECORD, duration_s=float("nan")),
     record("its times are no times", Code.SCHEMA, started_at="yesterday"),
     record("exit code 1 with good output", Code.BENCHMARK_FAILED, exit_code=1),
+    record("exit code false with good output", Code.UNREADABLE, Code.NO_RECORD, exit_code=False),
+    record("it exited well, and by a signal", Code.UNREADABLE, Code.NO_RECORD, signal=9),
+    record("it names no hardware at all", Code.UNREADABLE, Code.NO_RECORD, hardware=None),
     record("a signal with good output", Code.BENCHMARK_FAILED, outcome="signalled", signal=9, exit_code=None),
     record("a time-out with good output", Code.TIMEOUT, outcome="timeout", exit_code=None, reason="hung"),
     record("it was never started", Code.BENCHMARK_FAILED, Code.INFRASTRUCTURE, Code.NO_MEASUREMENT,
@@ -238,6 +248,7 @@ RECORDS = (
            Code.GPU_STATE_UNKNOWN),
     broken("a GPU's throttle reasons are [N/A], in an acceptance",
            in_acceptance(told(clocks_throttle_reasons__active="[N/A]")), Code.GPU_STATE_UNKNOWN),
+    broken("the records are a link to another folder", linked, Code.EVIDENCE_CHANGED),
     record("an unknown outcome", Code.UNREADABLE, Code.NO_RECORD, outcome="fine"),
     broken("a raw file is gone", lambda night: night.raw(NCCL, TABLE).unlink(), Code.EVIDENCE_CHANGED),
     broken("a raw file is not the one that was recorded", one_digit, Code.EVIDENCE_CHANGED),

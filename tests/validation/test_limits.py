@@ -10,7 +10,9 @@ from tests.run_builder import build_run
 
 from plumbline.analysis.scatter import Scatter
 from plumbline.clusters.profile import load_profile
-from plumbline.references.reference import load_references
+from plumbline.errors import ConfigError
+from plumbline.references.reference import FOLDER, load_references
+from plumbline.stages import load, prepare
 from plumbline.validation.limits import collect_limits, known_scatter
 
 
@@ -38,6 +40,30 @@ def test_a_run_that_something_speaks_against_makes_no_baseline(tmp_path: Path, m
     assert found["approved_runs"] == found["baseline"] == []
     assert found["left_out"][0]["run_id"] == slow.run_id
     assert found["left_out"][0]["reason"].startswith("its gate is closed: outside_reference")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("lower: 456.0", "lower: 4.56", "less than half of the value 480"),
+        ("lower: 456.0", "lower: .nan", "lower: .*finite"),
+        ("lower: 456.0", "lower: -.inf", "lower: .*finite"),
+    ],
+)
+def test_references_that_could_never_bind_are_refused_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str, message: str
+) -> None:
+    shipped = (FOLDER / "h100-sxm5-80gb.yaml").read_text()
+    monkeypatch.setenv("PLUMBLINE_REFERENCES", str(tmp_path))
+    monkeypatch.setenv("PLUMBLINE_RESULTS", str(tmp_path / "results"))
+    (tmp_path / "own.yaml").write_text(shipped)
+    profile, suite = load("simulated-8", "nightly", {})
+    assert collect_limits(profile, suite, tmp_path, "29991231T000000Z-000000")["references"]
+    assert old in shipped
+    (tmp_path / "own.yaml").write_text(shipped.replace(old, new, 1))
+    with pytest.raises(ConfigError, match=message):
+        prepare("simulated-8", "nightly", {}, trigger="test")
+    assert list((tmp_path / "results").glob("*/*/*")) == []
 
 
 def test_the_known_scatter_of_an_indicator_is_what_its_peers_are_allowed() -> None:

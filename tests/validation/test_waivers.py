@@ -57,6 +57,12 @@ def test_a_careless_waiver_is_refused(folder: Path, change: tuple[str, str], mat
         load_waivers("made-up")
 
 
+def test_a_waiver_ends_within_a_year(folder: Path):
+    write(folder, GOOD.replace("2026-03-31", "9999-12-31"))
+    with pytest.raises(ConfigError, match=r"made-up.yaml: waivers.0.until: 9999-12-31 is more than a year away"):
+        load_waivers("made-up")
+
+
 def test_another_clusters_waivers_are_refused(folder: Path):
     write(folder, cluster="other")
     with pytest.raises(ConfigError, match="waivers of 'other'"):

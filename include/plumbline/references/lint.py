@@ -31,6 +31,10 @@ LEAST_SHARE_OF = {"effective_flops": 0.05, "lu_flops": 0.10}
 """HPL-MxP: refinement dominates on one node. Source: published runs reach 18 to 20 % of the dense peak, 27 to 35 % in
 the factorization alone."""
 
+LEAST_OF_VALUE = 0.5
+"""A bound that lets half of the expected value pass, or twice of it where lower is better, is a slip of the pen: the
+widest of the shipped ones lets a quarter pass."""
+
 _FABRIC = re.compile(r"-(\d+)x(\d+)g$|-(\d+)g$")
 
 
@@ -75,6 +79,7 @@ def _problems(item: Reference, file: ReferenceFile) -> Iterator[str]:
         yield f"its source {item.source!r} names nothing"
     if item.kind == "physical":
         return
+    yield from _far_from_value(item)
     least = LEAST_SHARE_OF.get(item.indicator, LEAST_SHARE)
     for where, top, whole in [("", 1.0, True)] if item.unit == "1" else _ceilings(item, file.accelerators_per_node):
         for name, bound in (("lower", item.lower), ("value", item.value)):
@@ -82,6 +87,15 @@ def _problems(item: Reference, file: ReferenceFile) -> Iterator[str]:
                 yield f"{name} {bound:g} is above what physics allows{where}, {top:.4g} {item.unit}"
         if whole and item.lower is not None and item.lower < least * top:
             yield f"lower {item.lower:g} is below {least:.0%} of what physics allows{where}, {top:.4g} {item.unit}"
+
+
+def _far_from_value(item: Reference) -> Iterator[str]:
+    if item.value is None or item.value <= 0:
+        return
+    if item.lower is not None and item.lower < LEAST_OF_VALUE * item.value:
+        yield f"lower {item.lower:g} is less than half of the value {item.value:g}"
+    if item.upper is not None and item.upper > item.value / LEAST_OF_VALUE:
+        yield f"upper {item.upper:g} is more than twice the value {item.value:g}"
 
 
 def _ceilings(item: Reference, per_node: int | None) -> Iterator[tuple[str, float, bool]]:

@@ -15,7 +15,8 @@ from plumbline.errors import ConfigError, OutputError
 from plumbline.indicators import indicators
 from plumbline.indicators.definitions import SHARE_OF_PEERS
 from plumbline.model import Code
-from plumbline.references.reference import ReferenceSet, load_references, references_data
+from plumbline.references import lint
+from plumbline.references.reference import FOLDER, ReferenceSet, load_references, reference_folders, references_data
 from plumbline.suites.suite import Suite
 from plumbline.tracking.history import load_history
 from plumbline.tracking.judged_run import VERDICT
@@ -30,6 +31,9 @@ def collect_limits(profile: ClusterProfile, suite: Suite, results: Path, run_id:
     The baseline is of approved runs of the same origin and of the hardware that the profile names today; parameters
     are matched row by row.
     """
+    for folder in reference_folders():
+        if folder != FOLDER and (found := lint.problems(folder)):
+            raise ConfigError(f"{folder}: {found[0]}" + (f" (and {len(found) - 1} more)" if len(found) > 1 else ""))
     approved = load_history(results, profile.name, origin=profile.origin, before=run_id, approved_only=True)
     other = {
         run.run_id: reason for run in approved.runs if (reason := _bad_example(run) or _other_hardware(run, profile))

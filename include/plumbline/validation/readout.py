@@ -166,6 +166,10 @@ def place_of(row: ExpectedRow | Measurement) -> str:
 
 
 def _evidence_verdicts(run: RunDirectory, plan: Plan) -> Iterator[Verdict]:
+    for path in (run.evidence, *run.evidence.iterdir(), *(run.evidence / "raw").glob("*")):
+        if path.is_symlink() and path.is_dir():
+            message = "it is a link to a folder elsewhere, which no seal covers"
+            yield verdict(Code.EVIDENCE_CHANGED, f"evidence/{path.relative_to(run.evidence).as_posix()}", message)
     if plan.run_id != run.run_id:
         yield verdict(Code.OLD_OUTPUT, "run", f"this is a copy of run {plan.run_id} under another name")
     for problem in run.problems():
@@ -188,8 +192,8 @@ def _records_by_launch(run: RunDirectory, plan: Plan) -> tuple[dict[str, tuple[R
     for path, record in run.records():
         if isinstance(record, OutputError):
             verdicts.append(verdict(Code.UNREADABLE, path.name, str(record)))
-        elif odd := [name for name in _TIMES if not _is_time(getattr(record, name), name)]:
-            verdicts.append(verdict(Code.UNREADABLE, path.name, f"{odd[0]} is {getattr(record, odd[0])!r}"))
+        elif odd := _oddity(record):
+            verdicts.append(verdict(Code.UNREADABLE, path.name, odd))
         elif record.launch_id not in planned:
             verdicts.append(verdict(Code.UNPLANNED, path.name, f"no launch {record.launch_id!r} was planned"))
         elif path.name != f"{record.launch_id}.a{record.attempt}.json":
@@ -211,13 +215,21 @@ def _records_by_launch(run: RunDirectory, plan: Plan) -> tuple[dict[str, tuple[R
     return chosen, verdicts
 
 
-_TIMES = ("duration_s", "runner_cpu_s")
-
-
-def _is_time(value: Any, name: str) -> bool:
-    """Say whether a record's duration is one: JSON as Python reads it knows nan, and no comparison with it holds."""
-    unknown = value is None and name == "runner_cpu_s"
-    return unknown or (type(value) in (int, float) and 0 <= value < float("inf"))
+def _oddity(record: RunRecord) -> str | None:
+    """Say what of a record can't be: a duration of nan compares with nothing, an exit code of false passes for 0."""
+    for name in ("hardware", "environment", "snapshots"):
+        if not isinstance(getattr(record, name), Mapping):
+            return f"{name} is not a mapping"
+    for name, value in (("duration_s", record.duration_s), ("runner_cpu_s", record.runner_cpu_s)):
+        number = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < float("inf")
+        if not number and (value is not None or name == "duration_s"):
+            return f"{name} is {value!r}"
+    ended = record.outcome is Outcome.EXITED
+    if (type(record.exit_code) is int) != ended or (not ended and record.exit_code is not None):
+        return f"it {record.outcome.value} with exit code {record.exit_code!r}"
+    if ended and record.signal is not None:
+        return f"it exited, and by signal {record.signal!r}"
+    return None
 
 
 def _begun(run: RunDirectory) -> Counter[str]:

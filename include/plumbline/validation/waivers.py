@@ -19,6 +19,8 @@ from plumbline.errors import ConfigError
 from plumbline.model import KIND_OF_CODE, Code, Scalar, Verdict, VerdictKind, verdict
 
 FOLDER = Path(__file__).parents[1] / "clusters" / "waivers"
+LONGEST = datetime.timedelta(days=366)
+"""A fault that nobody repairs for a year is no exception any more: then the limit, or the inventory, is to change."""
 WAIVABLE = (VerdictKind.FAIL, VerdictKind.WARN)
 
 Words = Annotated[str, Field(min_length=3)]
@@ -85,6 +87,10 @@ def load_waivers(cluster: str) -> tuple[Waiver, ...]:
             file = parse(WaiverFile, load_yaml(path), str(path))
             if file.cluster != cluster:
                 raise ConfigError(f"{path}: these are the waivers of {file.cluster!r}, not of {cluster!r}")
+            last = datetime.datetime.now(datetime.UTC).date() + LONGEST
+            for index, item in enumerate(file.waivers):
+                if item.until > last:
+                    raise ConfigError(f"{path}: waivers.{index}.until: {item.until} is more than a year away")
             return file.waivers
     return ()
 
