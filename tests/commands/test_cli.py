@@ -188,6 +188,11 @@ def test_the_dead_mans_switch(results: Path, capsys: pytest.CaptureFixture[str])
     build_run(results, cluster="local", when=now - timedelta(hours=2))
     code, out, _ = run(capsys, *arguments)
     assert (code, json.loads(out)["fresh"]) == (ExitCode.OK, True)
+    newest = build_run(results, cluster="local", when=now - timedelta(hours=1))
+    (newest.derived / "verdict.json").write_text("{}")
+    found = json.loads(run(capsys, *arguments)[1])
+    assert [item["run_id"] for item in found["unusable"]] == [newest.run_id] != [found["newest"]["run_id"]]
+    assert f"not to be trusted: {newest.run_id}" in run(capsys, *arguments[:-1])[1]
 
 
 def test_prune_drops_raw_output_and_verify_says_so(results: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -282,6 +282,18 @@ def seven_gpus(night: Broken) -> None:
     night.evidence("plan", change)
 
 
+def one_node_twice(night: Broken) -> None:
+    """One node plays both nodes of a group: its own NVLink is measured, and no fabric."""
+    nodes = night.read_record(NCCL)["hosts"][:1] * 2
+
+    def change(data: dict[str, Any]) -> None:
+        spec = next(spec for spec in data["launches"] if spec["launch_id"] == NCCL)
+        spec["nodes"] = nodes
+        night.record(NCCL, spec_sha256=launch_spec(spec).digest(), hosts=nodes)
+
+    night.evidence("plan", change)
+
+
 PLANS = (
     broken("the plan lost a launch that ran", lambda night: night.evidence("plan", not_planned_any_more),
            Code.NO_RECORD, Code.UNPLANNED, where="plan"),
@@ -296,6 +308,7 @@ PLANS = (
     broken("a node is explained away with the code ok", node_hidden("ok"), Code.SCHEMA, where="plan"),
     broken("a node is left out that nobody excluded", node_hidden("excluded"), Code.NO_MEASUREMENT, where="plan"),
     broken("seven of eight GPUs were asked for", seven_gpus, Code.WRONG_HARDWARE, where="plan"),
+    broken("one node is named twice for two", one_node_twice, Code.SCHEMA, where="plan"),
     broken("nothing was planned", lambda night: night.evidence("plan", lambda d: d.update(launches=[], batches=[])),
            Code.UNPLANNED, Code.NO_MEASUREMENT, where="plan"),
     Mutation(name="the plan is damaged", where="plan", error="plan.json",

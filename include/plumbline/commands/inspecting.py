@@ -261,10 +261,12 @@ def _status(chosen: argparse.Namespace) -> int:
     most = parse_age(chosen.max_age)
     profile, suite = load_profile(chosen.cluster), load_suite(chosen.suite)
     young: dict[str, Any] | None = None
+    unusable: list[dict[str, str]] = []
     for run in reversed(find_runs(stages.results_directory(profile), profile.name, suite.name)):
         try:
             verdict = stages.gate(run.path)
-        except OutputError:
+        except OutputError as error:
+            unusable.append({"run_id": run.run_id, "reason": str(error)})
             continue
         age = datetime.now(UTC) - run_time(run.run_id)
         young = {"run_id": run.run_id, "age_h": round(age / timedelta(hours=1), 2), "verdict": verdict.verdict,
@@ -272,12 +274,16 @@ def _status(chosen: argparse.Namespace) -> int:
         break
     fresh = bool(young and young["fresh"])
     if chosen.json:
-        print(json.dumps({"cluster": profile.name, "suite": suite.name, "fresh": fresh, "newest": young}))
+        print(json.dumps({"cluster": profile.name, "suite": suite.name, "fresh": fresh, "newest": young,
+                          "unusable": unusable}))  # fmt: skip
     elif young is None:
         print(f"{profile.name}/{suite.name}: no finished run at all")
     else:
         print(f"{profile.name}/{suite.name}: newest finished run {young['run_id']}, {young['age_h']:.1f} h old "
               f"({'fresh' if fresh else f'older than {chosen.max_age}'}), verdict {young['verdict']}")  # fmt: skip
+    if not chosen.json:
+        for item in unusable:
+            print(f"    newer, and not to be trusted: {item['run_id']}: {item['reason']}")
     return ExitCode.OK if fresh else ExitCode.CLOSED
 
 

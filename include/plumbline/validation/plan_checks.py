@@ -31,7 +31,8 @@ def plan_problems(plan: Plan, profile: ClusterProfile, suite: Suite) -> Iterator
 
 
 def _other_hardware(plan: Plan, profile: ClusterProfile) -> Iterator[Verdict]:
-    """A launch that was planned for fewer GPUs, or for none, asks less of the cluster than its profile promises."""
+    """A launch that was planned for fewer GPUs or nodes than it says asks less of the cluster than it claims."""
+    known = {node.name for node in plan.inventory}
     meant = (profile.accelerator.per_node, profile.device, profile.origin)
     for spec in plan.launches:
         asked = (spec.accelerators_per_node, spec.device, spec.origin)
@@ -39,6 +40,9 @@ def _other_hardware(plan: Plan, profile: ClusterProfile) -> Iterator[Verdict]:
             said = ", ".join(map(str, (*asked, spec.cluster)))
             message = f"it is planned for {said}; the profile says {', '.join(map(str, (*meant, profile.name)))}"
             yield verdict(Code.WRONG_HARDWARE, f"launch {spec.launch_id}", message, launch_id=spec.launch_id)
+        if len(set(spec.nodes) & known) != spec.node_count or len(spec.nodes) != spec.node_count:
+            message = f"it is planned at {spec.node_count} nodes, and names {', '.join(spec.nodes) or 'none'}"
+            yield verdict(Code.SCHEMA, f"launch {spec.launch_id}", message, launch_id=spec.launch_id)
     if profile.device is Device.CPU and profile.accelerator.model != "cpu":
         message = f"the profile says device cpu and accelerator {profile.accelerator.model}: which was measured?"
         yield verdict(Code.WRONG_HARDWARE, "profile", message)
