@@ -201,3 +201,12 @@ def test_the_longest_mirror_prefix_wins() -> None:
     assert pods.mirrored("nvcr.io/nvidia/x@sha256:1", mirror) == "n/x@sha256:1"
     assert pods.mirrored("nvcr.io/y", mirror) == "m/y"
     assert pods.mirrored("quay.io/y", mirror) == "quay.io/y"
+
+
+def test_a_launchers_memory_grows_with_the_gangs_that_it_runs_at_once() -> None:
+    def memory(groups: int, nodes: int) -> str:
+        specs = [spec([f"n{group}-{i}" for i in range(nodes)], group=group) for group in range(groups)]
+        launcher = pods.batch_pod(plain(), "b", specs, EVIDENCE)
+        return launcher["spec"]["containers"][0]["resources"]["limits"]["memory"]
+
+    assert [memory(2, 1), memory(1, 2), memory(512, 2)] == ["1024Mi", "1029Mi", "3584Mi"]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
+import ssl
+import subprocess
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,6 +19,8 @@ from plumbline.errors import ConfigError, LaunchError
 from plumbline.kubernetes import access
 from plumbline.kubernetes.api import Access, Api, ApiError, in_cluster
 from tests.kubernetes.profiles import profile
+
+needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 
 
 class Server:
@@ -153,6 +158,49 @@ def test_outside_of_a_pod_there_is_no_account(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(ApiError, match="not in a pod"):
         in_cluster()
+
+
+# -- TLS -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(name="tls", scope="module")
+def _tls(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Give a self-signed certificate for 127.0.0.1 and its key."""
+    folder = tmp_path_factory.mktemp("tls")
+    key, certificate = folder / "key.pem", folder / "certificate.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+         "-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    return certificate, key
+
+
+def secure(server: Server, certificate: Path, key: Path) -> str:
+    """Have a server speak TLS and ask for a client's certificate; give its URL."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    context.load_verify_locations(certificate)
+    context.verify_mode = ssl.CERT_REQUIRED
+    server.http.socket = context.wrap_socket(server.http.socket, server_side=True)
+    return server.url.replace("http://", "https://")
+
+
+@needs_openssl
+def test_both_sides_show_certificates(server: Server, tls: tuple[Path, Path]) -> None:
+    url = secure(server, *tls)
+    server.say(200, {"kind": "Pod"})
+    own = "\n".join(path.read_text() for path in tls)
+    known = Access(server=url, ca_data=tls[0].read_text(), client_certificate=own)
+    assert Api(known, patience_s=0).get("/x") == {"kind": "Pod"}
+
+
+@needs_openssl
+def test_a_server_that_is_not_known_gets_no_token(server: Server, tls: tuple[Path, Path]) -> None:
+    url = secure(server, *tls)
+    with pytest.raises(ApiError, match="certificate verify failed"):
+        Api(Access(server=url, token="secret"), patience_s=0).get("/x")
+    assert server.asked == []
 
 
 # -- kubeconfig --------------------------------------------------------------------------------------------------

@@ -192,7 +192,7 @@ def test_a_good_image_answers_and_leaves_nothing(patient: Patient) -> None:
 
 
 def bad_image(patient: Patient) -> None:
-    patient.cluster.bad_images.add("nccl-tests")
+    patient.cluster.bad_images["nccl-tests"] = None
 
 
 def two_stores(patient: Patient) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from plumbline.tracking.run_directory import RunDirectory
@@ -201,7 +204,7 @@ def test_what_ends_a_worker_is_named_and_ends_only_its_group(
 
 
 def bad_image(cluster: FakeCluster) -> None:
-    cluster.bad_images.add("nccl-tests")
+    cluster.bad_images["nccl-tests"] = "n1"
 
 
 def seven_gpus(cluster: FakeCluster) -> None:
@@ -354,3 +357,44 @@ def test_an_image_without_sshd_is_named(cluster: FakeCluster, tmp_path: Path) ->
     [record] = records(run).values()
     assert (record["outcome"], record["code"]) == ("infrastructure", "infrastructure")
     assert "no ssh" in record["reason"]
+
+
+def test_what_ended_just_before_the_stop_is_kept(cluster: FakeCluster, tmp_path: Path) -> None:
+    run = begin(cluster, tmp_path, GANG, 0)
+    name = start(cluster, run)
+    running(cluster, run)
+    cluster.lose_node("n1", kill=False)  # its worker never hears that it may end, so the launcher waits for it
+    wait_for(lambda: "done" in next((run.evidence / "raw").glob("*/stdout")).read_text())
+    time.sleep(1)
+    assert outcomes(run) == {}
+    cluster._delete(("pods", "plumbline", name), None)
+    wait_for(lambda: pod(cluster, name) is None)
+    assert list(outcomes(run).values()) == ["exited"]
+
+
+def test_times_of_a_failed_command_agree(cluster: FakeCluster, tmp_path: Path) -> None:
+    run = prepare(tmp_path / "results", launches(GANG, "exit 3"))
+    finish(cluster, start(cluster, run))
+    [record] = records(run).values()
+    wall = datetime.fromisoformat(record["ended_at"]) - datetime.fromisoformat(record["started_at"])
+    assert abs(wall.total_seconds() - record["duration_s"]) < 2
+
+
+def test_the_private_key_is_nowhere_but_in_the_launcher(cluster: FakeCluster, tmp_path: Path) -> None:
+    run = begin(cluster, tmp_path, GANG, 2)
+    name = start(cluster, run)
+    running(cluster, run)
+    keys = [Path(word) for word in _command_lines(cluster, name) if word.endswith("/id")]
+    assert keys
+    secret = keys[0].read_text()
+    seen = [path.read_text(errors="replace") for path in run.path.rglob("*") if path.is_file()]
+    seen += [json.dumps(body) for body in cluster.store.objects.values()] + [log(cluster, name)]
+    assert not [text for text in seen if secret in text]
+    assert [text for text in seen if "PLUMBLINE_PUBLIC_KEY" in text]
+
+
+def _command_lines(cluster: FakeCluster, name: str) -> list[str]:
+    """Give the words of the command lines of a pod's processes."""
+    [container] = [c for c in cluster.containers.values() if c.pod["metadata"]["name"] == name]
+    assert container.process is not None
+    return [word for one in psutil.Process(container.process.pid).children(recursive=True) for word in one.cmdline()]

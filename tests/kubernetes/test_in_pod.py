@@ -21,7 +21,20 @@ from tests.kubernetes.fake import FakeCluster, kubelet
 from tests.kubernetes.profiles import spec
 from tests.kubernetes.runs import ROOT, finish, launches, log, prepare, records, start
 
-IN_POD = ("api", "diagnosis", "files", "gang", "idle", "launches", "mirror", "node", "ssh", "worker")
+IN_POD = (
+    "api",
+    "diagnosis",
+    "files",
+    "gang",
+    "idle",
+    "launches",
+    "mirror",
+    "node",
+    "probe",
+    "ssh",
+    "sweeping",
+    "worker",
+)
 
 
 def test_what_runs_in_a_pod_needs_only_the_standard_library() -> None:

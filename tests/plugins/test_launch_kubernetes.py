@@ -158,7 +158,7 @@ def test_what_ends_the_pod_is_recorded_and_tried_again_only_where_that_may_help(
 
 
 STARTS = {
-    "image pull back-off": (lambda c: c.bad_images.add("nccl-tests"), "image_pull", "not found"),
+    "image pull back-off": (lambda c: c.bad_images.update({"nccl-tests": None}), "image_pull", "not found"),
     "7 of 8 GPUs": (
         lambda c: c.store.change(("nodes", "", "n1"), lambda n: n["status"]["allocatable"].update({GPU: "7"})),
         "missing_gpu", "Insufficient nvidia.com/gpu",
@@ -263,4 +263,29 @@ def test_the_command_line_does_the_same(
     run = begin(cluster, tmp_path, groups)
     kubernetes.launch(run.profile(), run.plan().launches, run.evidence, print)
     assert list(outcomes(run).values()) == ["exited"]
+    nothing_is_left(cluster)
+
+
+def test_a_launcher_whose_node_is_lost_is_followed_by_another(cluster: FakeCluster, tmp_path: Path) -> None:
+    """The old pod can't be removed; its workers end without it, and only then anything starts anew."""
+    from airflow.sdk.exceptions import AirflowException
+
+    run = begin(cluster, tmp_path, GANG, "sleep 1.5", waits={"grace_s": 1, "orphan_s": 2})
+    caught: list[BaseException] = []
+
+    def execute() -> None:
+        try:
+            operator(run).execute(context())
+        except BaseException as error:
+            caught.append(error)
+
+    first = meanwhile(execute)
+    begun(run, GANG)
+    cluster.lose_node("cpu")
+    first.join(60)
+    assert [type(error) for error in caught] == [AirflowException]
+    assert list(outcomes(run).values()) == ["infrastructure:node_lost"]
+    operator(run).execute(context(try_number=2))
+    assert list(outcomes(run).values())[-1] == "exited"
+    cluster.node_back("cpu")
     nothing_is_left(cluster)

@@ -13,6 +13,7 @@ import os
 import random
 import ssl
 import tempfile
+import threading
 import time
 import urllib.error
 import urllib.parse
@@ -63,6 +64,8 @@ class Access:
     client_certificate: str | None = None
     """PEM: certificate and key."""
     insecure: bool = False
+    in_cluster: bool = False
+    """Whether this is a pod that speaks to its own cluster."""
 
     def bearer(self) -> str | None:
         """Give the token to send, or None."""
@@ -86,25 +89,44 @@ def in_cluster() -> Access:
         namespace=(folder / "namespace").read_text(encoding="utf-8").strip(),
         ca_file=str(ca) if ca.is_file() else None,
         token_file=str(folder / "token"),
+        in_cluster=True,
     )
 
 
 class Api:
     """Requests to one API server. Safe to use from several threads."""
 
-    def __init__(self, access: Access, *, patience_s: float = 20.0) -> None:
-        """Prepare TLS; nothing is asked yet. `patience_s`: how long an API that doesn't answer is asked again."""
+    def __init__(self, access: Access, *, patience_s: float = 20.0, most_per_s: float | None = None) -> None:
+        """Prepare TLS; nothing is asked yet. `patience_s`: how long an API that doesn't answer is asked again.
+
+        `most_per_s` spaces requests out, over all threads: a thousand launches share the API with everybody else.
+        """
         self.access = access
         self.patience_s = patience_s
-        self._tls = _tls(access) if access.server.startswith("https") else None
+        self._space_s = 1 / most_per_s if most_per_s else 0.0
+        self._free_at = 0.0
+        self._turn = threading.Lock()
+        handlers: list[urllib.request.BaseHandler] = []
+        if access.server.startswith("https"):
+            handlers.append(urllib.request.HTTPSHandler(context=_tls(access)))
+        if access.in_cluster:
+            handlers.append(urllib.request.ProxyHandler({}))  # a proxy of the image's environment is not for this
+        self._open = urllib.request.build_opener(*handlers).open
 
     def get(self, path: str, query: Mapping[str, str] | None = None, *, patience_s: float | None = None) -> Object:
         """Read one object. Raises ApiError."""
         return self.ask("GET", path, query=query, patience_s=patience_s)
 
-    def create(self, path: str, body: Mapping[str, Any], query: Mapping[str, str] | None = None) -> Object:
+    def create(
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        query: Mapping[str, str] | None = None,
+        *,
+        patience_s: float | None = None,
+    ) -> Object:
         """Create an object. A request repeated after a lost answer may meet its own object: then status is 409."""
-        return self.ask("POST", path, body, query=query)
+        return self.ask("POST", path, body, query=query, patience_s=patience_s)
 
     def replace(self, path: str, body: Mapping[str, Any]) -> Object:
         """Replace an object; one that was changed since it was read gives status 409."""
@@ -124,13 +146,15 @@ class Api:
             raise
         return True
 
-    def list(self, path: str, query: Mapping[str, str] | None = None) -> tuple[list[Object], str]:
+    def list(
+        self, path: str, query: Mapping[str, str] | None = None, *, patience_s: float | None = None
+    ) -> tuple[list[Object], str]:
         """List objects page by page; give them and the version that a watch can go on from. Raises ApiError."""
         items: list[Object] = []
         more: dict[str, str] = {}
         while True:
             try:
-                page = self.get(path, {**(query or {}), "limit": str(PAGE), **more})
+                page = self.get(path, {**(query or {}), "limit": str(PAGE), **more}, patience_s=patience_s)
             except ApiError as error:
                 if error.status != 410 or not more:
                     raise
@@ -191,6 +215,14 @@ class Api:
             time.sleep(wait)
             pause = min(pause * 2, 10)
 
+    def _wait_for_turn(self) -> None:
+        if not self._space_s:
+            return
+        with self._turn:
+            at = max(self._free_at, time.monotonic())
+            self._free_at = at + self._space_s
+        time.sleep(max(0.0, at - time.monotonic()))
+
     def _send(
         self,
         method: str,
@@ -206,11 +238,12 @@ class Api:
         if body is not None:
             headers["Content-Type"] = content_type
         data = None if body is None else json.dumps(body).encode()
+        self._wait_for_turn()
         try:
             if token := self.access.bearer():
                 headers["Authorization"] = f"Bearer {token}"
             request = urllib.request.Request(url, data=data, headers=headers, method=method)  # noqa: S310
-            answer: HTTPResponse = urllib.request.urlopen(request, timeout=limit_s, context=self._tls)  # noqa: S310
+            answer: HTTPResponse = self._open(request, timeout=limit_s)
         except urllib.error.HTTPError as error:
             raise _refusal(error, f"{method} {path}") from None
         except (OSError, HTTPException) as error:

@@ -125,7 +125,7 @@ def explain_waiting_job(api: Api, namespace: str, name: str) -> Finding:
 def _events(api: Api, namespace: str, name: str) -> Sequence[Mapping[str, Any]]:
     query = {"fieldSelector": f"involvedObject.name={name}"}
     try:
-        return api.list(f"/api/v1/namespaces/{namespace}/events", query)[0]
+        return api.list(f"/api/v1/namespaces/{namespace}/events", query, patience_s=0)[0]
     except ApiError:
         return ()
 

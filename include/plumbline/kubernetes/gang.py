@@ -24,13 +24,15 @@ from plumbline.execution.pods import PREFIX, rounds, selector
 from plumbline.execution.run_one import AttemptTakenError, raise_stop
 from plumbline.kubernetes import diagnosis, files, ssh
 from plumbline.kubernetes.api import Api, ApiError, in_cluster
-from plumbline.kubernetes.launches import Launch, Site
+from plumbline.kubernetes.launches import STARTS_A_TICK, Launch, Site
 from plumbline.kubernetes.mirror import Mirror
+from plumbline.kubernetes.sweeping import Sweeper, keep_beating
 from plumbline.model import Code, LaunchSpec
 
 TICK_S = 0.2
-PACE_S = 0.06
-"""Between creating two Jobs: the API of a busy cluster is asked at most some 16 times a second."""
+MOST_PER_S = 16.0
+"""Requests to the API, which others need too."""
+_JOBS_A_TICK = 4
 NO_RECORD, TAKEN = 70, 76
 _CLEANUP_S = 60.0
 _LAST_WORDS_S = 8.0
@@ -48,8 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         say("every launch of this batch has an answer already")
         return 0
     profile = files.read_profile(options.evidence)
+    api = Api(in_cluster(), patience_s=profile["kubernetes"]["waits"]["outage_s"], most_per_s=MOST_PER_S)
     site = Site(
-        api=Api(in_cluster(), patience_s=profile["kubernetes"]["waits"]["outage_s"]),
+        api=api,
+        sweeper=Sweeper(api),
         profile=profile,
         batch_id=options.batch,
         evidence=options.evidence,
@@ -74,17 +78,18 @@ class Gang:
         run_id = site.evidence.parent.name
         self.mirror = Mirror(site.api, f"/api/v1/namespaces/{namespace}/pods", selector(run_id, site.batch_id))
         self.launches: list[Launch] = []
-        self._beat = 0.0
 
     def run(self, specs: Sequence[LaunchSpec]) -> int:
         """Run the launches; give the exit code."""
+        waits = self.site.settings["waits"]
         self.mirror.start()
         try:
-            self.mirror.wait_listed(self.site.settings["waits"]["outage_s"])
+            self.mirror.wait_listed(waits["outage_s"])
             if (other := self._older_launcher()) is not None:
                 say(f"launcher {other} runs this batch: leaving it alone")
                 return TAKEN
-            specs = self._without_held(files.without_answer(self.site.evidence, specs))
+            keep_beating(self.site.evidence, self.site.owner[1], waits["orphan_s"])
+            specs = self._without_held(specs)
             for _ in range(1 + self.site.settings["retries"]):
                 for group in rounds(specs):
                     self._run_round(group)
@@ -123,11 +128,10 @@ class Gang:
         waits = self.site.settings["waits"]
         end = time.monotonic() + waits["orphan_s"] + waits["grace_s"] + 30
         while (held := self._foreign_nodes()) and time.monotonic() < end:
-            self._keep_alive()
             self._remove_foreign_jobs()
             time.sleep(1)
         free = []
-        for spec in specs:
+        for spec in files.without_answer(self.site.evidence, specs):  # workers may have finished meanwhile
             on = sorted(held & set(spec.nodes))
             if on:
                 reason = f"node {on[0]}: a worker of an earlier launcher is still on it and can't be removed"
@@ -144,8 +148,8 @@ class Gang:
     def _remove_foreign_jobs(self) -> None:
         query = {"labelSelector": selector(self.site.evidence.parent.name, self.site.batch_id)}
         try:
-            for job in self.site.api.list(self.site.jobs, query)[0]:
-                self.site.api.delete(f"{self.site.jobs}/{job['metadata']['name']}")
+            for job in self.site.api.list(self.site.jobs, query, patience_s=0)[0]:
+                self.site.api.delete(f"{self.site.jobs}/{job['metadata']['name']}", patience_s=0)
         except ApiError as error:
             say(f"workers of an earlier launcher can't be removed: {error}")
 
@@ -153,34 +157,46 @@ class Gang:
 
     def _run_round(self, specs: Sequence[LaunchSpec]) -> None:
         """Run launches that share no node, all at once, to their records."""
-        active = []
-        for spec in specs:
-            launch = Launch(site=self.site, spec=spec, attempt=files.next_attempt(self.site.evidence, spec.launch_id))
-            self.launches.append(launch)
-            self._keep_alive()
-            try:
-                launch.start()
-            except ApiError as error:
-                code = Code.QUOTA if error.status == 403 and "quota" in str(error) else Code.INFRASTRUCTURE
-                launch.fail(code, str(error))
-            except ssh.NoKeysError as error:
-                launch.fail(Code.INFRASTRUCTURE, str(error))
-            else:
-                active.append(launch)
-                time.sleep(PACE_S)
-        say(f"{len(active)} of {len(specs)} launches started")
-        while active:
-            self._keep_alive()
+        pending = [
+            Launch(site=self.site, spec=spec, attempt=files.next_attempt(self.site.evidence, spec.launch_id))
+            for spec in specs
+        ]
+        self.launches += pending
+        active: list[Launch] = []
+        while pending or active:
+            active += self._start_some(pending)
+            self.site.starts_left = STARTS_A_TICK
             there, gone = _by_launch(self.mirror.objects()), _by_launch(self.mirror.gone())
             for launch in active:
                 key = (launch.spec.launch_id, str(launch.attempt))
                 launch.step(there.get(key, []), gone.get(key, []), outage=self.mirror.outage)
-                if launch.record is not None:
-                    launch.delete_job(patience_s=0)
-                    record = launch.record
-                    say(f"{record.launch_id}: {record.outcome.value} {record.code or ''} {record.reason}".rstrip())
+            for launch in (one for one in active if one.done):
+                launch.delete_job()
+                _tell(launch)
             active = [launch for launch in active if not launch.done]
             time.sleep(TICK_S)
+
+    def _start_some(self, pending: list[Launch]) -> list[Launch]:
+        """Start a few of the launches that wait, in order; give them. An API that doesn't answer is asked later."""
+        started = []
+        for launch in pending[:_JOBS_A_TICK]:
+            try:
+                launch.start()
+            except ApiError as error:
+                if error.outage and launch.tried_s < self.site.settings["waits"]["outage_s"]:
+                    time.sleep(error.retry_after_s)
+                    break
+                code = Code.QUOTA if error.status == 403 and "quota" in str(error) else Code.INFRASTRUCTURE
+                launch.fail(code, str(error))
+                _tell(launch)
+            except ssh.NoKeysError as error:
+                launch.fail(Code.INFRASTRUCTURE, str(error))
+                _tell(launch)
+            else:
+                started.append(launch)
+                say(f"{launch.spec.launch_id}: {len(launch.spec.nodes)} workers asked for")
+            pending.remove(launch)
+        return started
 
     def _worth_another_try(self, specs: Iterable[LaunchSpec]) -> list[LaunchSpec]:
         """Give the launches that infrastructure stopped in a way that may be gone by now. Never a low number."""
@@ -192,26 +208,14 @@ class Gang:
                 found.append(spec)
         return found
 
-    # -- all along --------------------------------------------------------------------------------------------------
-
-    def _keep_alive(self) -> None:
-        """Beat for the workers, and repeat clean-ups that the API had no answer for."""
-        if time.monotonic() - self._beat < files.beat_s(self.site.settings["waits"]["orphan_s"]):
-            return
-        self._beat = time.monotonic()
-        try:
-            files.beat(self.site.evidence, self.site.owner[1])
-        except OSError as error:
-            say(f"the results volume does not take the heartbeat: {error}")
-        for launch in self.launches:
-            if launch.done:
-                launch.delete_job(patience_s=0)
+    # -- the end ----------------------------------------------------------------------------------------------------
 
     def _stop_all(self, reason: str) -> None:
         """End what runs: workers first, so that those which write their own records can."""
         for launch in self.launches:
+            launch.conclude()
             launch.stop_command()
-            launch.delete_job(patience_s=1)
+            launch.delete_job()
         end = time.monotonic() + _LAST_WORDS_S
         while any(not one.recorded_by_worker() for one in self.launches) and time.monotonic() < end:
             time.sleep(TICK_S)
@@ -221,14 +225,19 @@ class Gang:
 
     def _clean_up(self) -> None:
         """Remove what is left, for a minute at most. What stays goes with this pod: it is owned by it."""
-        end = time.monotonic() + _CLEANUP_S
         for launch in self.launches:
-            if not launch.deleted:
-                launch.delete_job(patience_s=max(0.0, end - time.monotonic()))
+            launch.delete_job()
+        for path in self.site.sweeper.drain(_CLEANUP_S):
+            say(f"{path} stays until this pod is removed")
         self.mirror.stop()
 
     def _on_disk(self, launch: Launch) -> bool:
         return bool(files.records_of(self.site.evidence, launch.spec.launch_id))
+
+
+def _tell(launch: Launch) -> None:
+    if (record := launch.record) is not None:
+        say(f"{record.launch_id}: {record.outcome.value} {record.code or ''} {record.reason}".rstrip())
 
 
 def _is_worker(pod: Mapping[str, Any]) -> bool:

@@ -9,13 +9,13 @@ import contextlib
 import json
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from plumbline.execution import pods
-from plumbline.execution.environment import snapshot, utc_now
+from plumbline.execution.environment import utc_now
 from plumbline.execution.run_one import (
     child_environment,
     die_with_parent,
@@ -26,15 +26,19 @@ from plumbline.execution.run_one import (
 )
 from plumbline.kubernetes import diagnosis, files, ssh
 from plumbline.kubernetes.api import Api, ApiError
+from plumbline.kubernetes.sweeping import Sweeper
 from plumbline.model import Code, LaunchSpec, Outcome, RunRecord, run_record
 
 Pod = Mapping[str, Any]
+STARTS_A_TICK = 8
 _NO_PODS_S = 5.0
 _AFTER_EXIT_S = 6.0
 """A command that failed may have failed because a worker did, which shows a little later."""
 _RECORD_S = 90.0
 """A worker that ended well has written its record; shared file systems may show it that much later."""
 _ASK_S = 0.25
+_LAST_WORDS_S = 10.0
+"""For workers to say how their machines do after the command."""
 _LOOK_S = 10.0
 
 
@@ -47,7 +51,10 @@ class Site:
     batch_id: str
     evidence: Path
     owner: tuple[str, str]
+    sweeper: Sweeper
     keys: ssh.Keys | None = None
+    starts_left: int = STARTS_A_TICK
+    """Commands that may still start in this tick: each brings one ssh a node for a moment."""
     _asked: float = 0.0
 
     def may_ask(self) -> bool:
@@ -77,8 +84,6 @@ class Launch:
     spec: LaunchSpec
     attempt: int
     record: RunRecord | None = None
-    deleted: bool = False
-    """Whether the Job is known to be gone or going."""
     _job: str = ""
     _created: float = 0.0
     _created_at: str = ""
@@ -86,10 +91,12 @@ class Launch:
     _started: float = 0.0
     _started_at: str = ""
     _exited: float | None = None
+    _exited_at: str = ""
     _since: dict[str, float] = field(default_factory=dict)
     """When something that may last too long was first seen."""
     _raw_dir: Path | None = None
-    _before: dict[str, Any] = field(default_factory=dict)
+    _ending: Callable[[Mapping[str, Mapping[str, Any]]], RunRecord] | None = None
+    """Makes the record, once the workers have said their last."""
 
     @property
     def several(self) -> bool:
@@ -102,30 +109,40 @@ class Launch:
         return self.record is not None
 
     def start(self) -> None:
-        """Claim the attempt and create the Job. Raises AttemptTakenError, ApiError."""
+        """Claim the attempt and create the Job; may be repeated when the API did not answer.
+
+        Raises AttemptTakenError, NoKeysError, ApiError.
+        """
         site = self.site
-        files.write_spec(site.evidence, self.spec)
-        if self.several:
-            self._raw_dir = files.claim(site.evidence, self.spec, self.attempt)
-            if site.keys is None:
-                site.keys = ssh.make_keys()
+        if not self._created:
+            files.write_spec(site.evidence, self.spec)
+            if self.several:
+                self._raw_dir = files.claim(site.evidence, self.spec, self.attempt)
+            self._created, self._created_at = time.monotonic(), utc_now()
+        if self.several and site.keys is None:
+            site.keys = ssh.make_keys()
         job = pods.worker_job(
             site.profile, site.batch_id, self.spec, self.attempt, site.evidence, site.owner,
             site.keys.public if site.keys else None,
         )  # fmt: skip
-        self._job = job["metadata"]["name"]
-        self._created, self._created_at = time.monotonic(), utc_now()
+        name = job["metadata"]["name"]
         try:
-            site.api.create(site.jobs, job)
+            site.api.create(site.jobs, job, patience_s=0)
         except ApiError as error:
-            if error.status != 409 or not self._is_own():
-                self.deleted = True
+            if error.status != 409 or not self._is_own(name):
                 raise
+        self._job = name
+        self._created = time.monotonic()
 
-    def _is_own(self) -> bool:
+    @property
+    def tried_s(self) -> float:
+        """Seconds since the Job was first asked for, or since it was made."""
+        return time.monotonic() - self._created
+
+    def _is_own(self, name: str) -> bool:
         """Say whether the Job that is there already is ours: the answer to creating it was lost, not the request."""
         try:
-            found = self.site.api.get(f"{self.site.jobs}/{self._job}")
+            found = self.site.api.get(f"{self.site.jobs}/{name}", patience_s=0)
         except ApiError:
             return False
         return any(o.get("uid") == self.site.owner[1] for o in found["metadata"].get("ownerReferences") or ())
@@ -135,7 +152,9 @@ class Launch:
     def step(self, workers: Sequence[Pod], gone: Sequence[Pod], *, outage: bool) -> None:
         """Go on by what the API last said of this launch's pods; sets `record` when it is over."""
         over = next((pod for pod in (*gone, *workers) if diagnosis.ended(pod) or self._left(pod, gone)), None)
-        if self._process is not None:
+        if self._ending is not None:
+            self._step_ending()
+        elif self._process is not None:
             self._step_running(workers, over)
         elif over is not None:
             self._step_ended(over)
@@ -143,7 +162,8 @@ class Launch:
             return  # its kubelet may never say that it ended
         elif (trouble := self._trouble(workers, outage=outage)) is not None:
             self.fail(*trouble)
-        elif self.several and len(workers) == len(self.spec.nodes) and all(map(diagnosis.ready, workers)):
+        elif self.several and self._all_started(workers) and self.site.starts_left > 0:
+            self.site.starts_left -= 1
             self._run(workers)
 
     def _left(self, pod: Pod, gone: Sequence[Pod]) -> bool:
@@ -234,7 +254,6 @@ class Launch:
         assert self.site.keys is not None  # made by start
         in_order = [addresses[node] for node in self.spec.nodes]
         extra = ssh.environment_of(self.spec, in_order, self.site.keys, self.site.settings["ssh_port"])
-        self._before = {"launcher": snapshot()}
         self._started, self._started_at = time.monotonic(), utc_now()
         with (self._raw_dir / "stdout").open("wb") as out, (self._raw_dir / "stderr").open("wb") as err:
             try:
@@ -259,7 +278,8 @@ class Launch:
                 stop_group(self._process)
                 self._finish(Outcome.TIMEOUT, None, None, f"no end after {self.spec.timeout_s:g} s; stopped")
             return
-        self._exited = self._exited or time.monotonic()
+        if self._exited is None:
+            self._exited, self._exited_at = time.monotonic(), utc_now()
         if status != 0:
             if time.monotonic() - self._exited < _AFTER_EXIT_S:
                 return
@@ -288,7 +308,7 @@ class Launch:
 
     def fail(self, code: Code, reason: str) -> None:
         """End with a record that says what of the infrastructure is to blame."""
-        self.delete_job(patience_s=5)
+        self.delete_job()
         began = self._started_at or self._created_at or None
         lasted = time.monotonic() - (self._started or self._created) if began else 0.0
         if self._raw_dir is None:
@@ -302,64 +322,69 @@ class Launch:
         self._write(self.record)
 
     def _finish(self, outcome: Outcome, exit_code: int | None, signal_number: int | None, reason: str) -> None:
-        """Ask the workers to end, take what their machines say, and write the record."""
-        assert self._raw_dir is not None  # claimed by start
-        ended_at, lasted = utc_now(), (self._exited or time.monotonic()) - self._started
-        self.delete_job(patience_s=5)
-        told = self._machines()
-        self.record = RunRecord(
-            launch_id=self.spec.launch_id,
-            run_id=self.spec.run_id,
-            cluster=self.spec.cluster,
-            attempt=self.attempt,
-            spec_sha256=self.spec.digest(),
-            outcome=outcome,
-            exit_code=exit_code,
-            signal=signal_number,
-            reason=reason,
-            argv=self.spec.argv,
-            hosts=self.spec.nodes,
-            started_at=self._started_at,
-            ended_at=ended_at,
-            duration_s=round(lasted, 6),
-            origin=self.spec.origin,
-            device=self.spec.device,
-            hardware={"nodes": {node: one["before"].get("hardware") for node, one in told.items()}},
-            environment={
-                "nodes": {node: one["before"].get("software") for node, one in told.items()},
-                "env": shown_environment(self.spec.env),
-            },
-            snapshots={when: _together(told, when) for when in ("before", "after")},
-            raw_dir=f"raw/{self._raw_dir.name}",
-            raw_files=tuple(digest_files(self._raw_dir)),
-        )
+        """Note how the command ended, and ask the workers to end: what their machines say then is in the record."""
+        ended_at, lasted = self._exited_at or utc_now(), (self._exited or time.monotonic()) - self._started
+        self._since["ending"] = time.monotonic()
+        self.delete_job()
+
+        def record(told: Mapping[str, Mapping[str, Any]]) -> RunRecord:
+            assert self._raw_dir is not None  # claimed by start
+            return RunRecord(
+                launch_id=self.spec.launch_id,
+                run_id=self.spec.run_id,
+                cluster=self.spec.cluster,
+                attempt=self.attempt,
+                spec_sha256=self.spec.digest(),
+                outcome=outcome,
+                exit_code=exit_code,
+                signal=signal_number,
+                reason=reason,
+                argv=self.spec.argv,
+                hosts=self.spec.nodes,
+                started_at=self._started_at,
+                ended_at=ended_at,
+                duration_s=round(lasted, 6),
+                origin=self.spec.origin,
+                device=self.spec.device,
+                hardware={"nodes": {node: one["before"].get("hardware") for node, one in told.items()}},
+                environment={
+                    "nodes": {node: one["before"].get("software") for node, one in told.items()},
+                    "env": shown_environment(self.spec.env),
+                },
+                snapshots={when: _together(told, when) for when in ("before", "after")},
+                raw_dir=f"raw/{self._raw_dir.name}",
+                raw_files=tuple(digest_files(self._raw_dir)),
+            )
+
+        self._ending = record
+
+    def _step_ending(self) -> None:
+        """Write the record when every worker has said its last, or has had the time to."""
+        folder = files.pods_folder(self.site.evidence) / f"{self.spec.launch_id}.a{self.attempt}"
+        there = all((folder / f"{node}.after.json").exists() for node in self.spec.nodes)
+        if there or time.monotonic() - self._since["ending"] > _LAST_WORDS_S:
+            self.conclude()
+
+    def conclude(self) -> None:
+        """Write the record of a command that has ended, with what the workers have said by now."""
+        if self._ending is None or self.done:
+            return
+        folder = files.pods_folder(self.site.evidence) / f"{self.spec.launch_id}.a{self.attempt}"
+        told = {
+            node: {when: _read(folder / f"{node}.{when}.json") for when in ("before", "after")}
+            for node in self.spec.nodes
+        }
+        self.record = self._ending(told)
         self._write(self.record)
 
     def _write(self, record: RunRecord) -> None:
         with contextlib.suppress(OSError):  # the record stands in the pod's log then
             write_record(record, self.site.evidence)
 
-    def _machines(self) -> dict[str, dict[str, Any]]:
-        """Wait a little for what workers write when they end; give before and after of each node."""
-        folder = files.pods_folder(self.site.evidence) / f"{self.spec.launch_id}.a{self.attempt}"
-        end = time.monotonic() + (10 if self.deleted else 0)
-        wanted = [folder / f"{node}.after.json" for node in self.spec.nodes]
-        while not all(path.exists() for path in wanted) and time.monotonic() < end:
-            time.sleep(0.1)
-        return {
-            node: {when: _read(folder / f"{node}.{when}.json") for when in ("before", "after")}
-            for node in self.spec.nodes
-        }
-
-    def delete_job(self, *, patience_s: float) -> None:
-        """Ask for the Job to be removed with its pods. A failure is kept in `deleted`, and changes nothing else."""
-        if self.deleted or not self._job:
-            return
-        try:
-            self.site.api.delete(f"{self.site.jobs}/{self._job}", patience_s=patience_s)
-            self.deleted = True
-        except ApiError as error:
-            print(f"{self._job}: not deleted yet: {error}", flush=True)
+    def delete_job(self) -> None:
+        """Have the Job removed with its pods, whenever the API does it."""
+        if self._job:
+            self.site.sweeper.add(f"{self.site.jobs}/{self._job}")
 
 
 def _together(told: Mapping[str, Mapping[str, Any]], when: str) -> dict[str, Any]:

@@ -30,7 +30,8 @@ class FakeCluster:
         self.api = ApiServer(self.store, self._log_of, self._delete)
         self.job_delay_s = 0.0
         self.start_delay_s = 0.0
-        self.bad_images: set[str] = set()
+        self.bad_images: dict[str, str | None] = {}
+        """Parts of image names that can't be pulled; on one node, or on all (None)."""
         self.logs_missing = False
         self.unreachable: set[str] = set()
         self.containers: dict[str, Container] = {}
@@ -319,7 +320,8 @@ class FakeCluster:
 
     def _pulled(self, pod: Body) -> bool:
         image = pod["spec"]["containers"][0]["image"]
-        if not any(bad in image for bad in self.bad_images):
+        node = pod["spec"]["nodeName"]
+        if not any(bad in image and where in (None, node) for bad, where in self.bad_images.items()):
             return True
         since = self._pulls.setdefault(pod["metadata"]["uid"], time.monotonic())
         reason = "ErrImagePull" if time.monotonic() - since < 0.2 else "ImagePullBackOff"
