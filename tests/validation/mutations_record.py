@@ -294,6 +294,17 @@ def one_node_twice(night: Broken) -> None:
     night.evidence("plan", change)
 
 
+def anothers_output(night: Broken) -> None:
+    """A launch is to be read from the raw output of its neighbour."""
+
+    def change(data: dict[str, Any]) -> None:
+        spec = next(spec for spec in data["launches"] if spec["launch_id"] == NCCL)
+        spec["outputs"] = [f"../{NCCL.replace('g0', 'g1')}.a1/*.txt"]
+        night.record(NCCL, spec_sha256=launch_spec(spec).digest())
+
+    night.evidence("plan", change)
+
+
 PLANS = (
     broken("the plan lost a launch that ran", lambda night: night.evidence("plan", not_planned_any_more),
            Code.NO_RECORD, Code.UNPLANNED, where="plan"),
@@ -309,6 +320,10 @@ PLANS = (
     broken("a node is left out that nobody excluded", node_hidden("excluded"), Code.NO_MEASUREMENT, where="plan"),
     broken("seven of eight GPUs were asked for", seven_gpus, Code.WRONG_HARDWARE, where="plan"),
     broken("one node is named twice for two", one_node_twice, Code.SCHEMA, where="plan"),
+    broken("a launch is read from another's output", anothers_output, Code.SCHEMA, where="plan"),
+    broken("the profile has fewer nodes",
+           lambda night: night.evidence("profile", lambda data: data["nodes"].update(simulated=3)),
+           Code.WRONG_CLUSTER, where="plan"),
     broken("nothing was planned", lambda night: night.evidence("plan", lambda d: d.update(launches=[], batches=[])),
            Code.UNPLANNED, Code.NO_MEASUREMENT, where="plan"),
     Mutation(name="the plan is damaged", where="plan", error="plan.json",

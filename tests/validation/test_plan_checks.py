@@ -100,6 +100,18 @@ def test_a_launch_names_as_many_different_nodes_of_the_inventory_as_it_says(nigh
         assert (Code.SCHEMA, f"launch {pair.launch_id}") in found, nodes
 
 
+@pytest.mark.parametrize("outputs", [("../other.a1/*.txt",), ("stdout", "/etc/passwd"), ("a/../../b",)])
+def test_a_launch_reads_its_own_results(night: Night, outputs: tuple[str, ...]):
+    first, *others = night.plan.launches
+    launches = (replace(first, outputs=outputs), *others)
+    assert problems(night, launches=launches) == [(Code.SCHEMA, f"launch {first.launch_id}")]
+
+
+def test_the_inventory_is_the_profiles(night: Night):
+    smaller = replace(night, profile=profile(3))
+    assert problems(smaller) == [(Code.WRONG_CLUSTER, "node n0004")]
+
+
 def test_a_gpu_cluster_is_not_measured_on_its_cpus(night: Night):
     on_cpu = replace(night, profile=profile(4, device="cpu"))
     launches = tuple(replace(spec, device=Device.CPU) for spec in night.plan.launches)

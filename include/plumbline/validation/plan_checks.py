@@ -23,14 +23,14 @@ def plan_problems(plan: Plan, profile: ClusterProfile, suite: Suite) -> Iterator
         yield verdict(Code.WRONG_CLUSTER, "plan", f"the plan is for {plan.cluster}, the profile is of {profile.name}")
     if plan.suite != suite.name:
         yield verdict(Code.UNPLANNED, "plan", f"the plan is of suite {plan.suite}, the policy of {suite.name}")
-    yield from _other_hardware(plan, profile)
+    yield from _odd_launches(plan, profile)
     yield from _odd_gaps(plan, profile, suite)
     yield from _lost_launches(plan)
     yield from _lost_nodes(plan, profile)
     yield from _lost_benchmarks(plan, suite)
 
 
-def _other_hardware(plan: Plan, profile: ClusterProfile) -> Iterator[Verdict]:
+def _odd_launches(plan: Plan, profile: ClusterProfile) -> Iterator[Verdict]:
     """A launch that was planned for fewer GPUs or nodes than it says asks less of the cluster than it claims."""
     known = {node.name for node in plan.inventory}
     meant = (profile.accelerator.per_node, profile.device, profile.origin)
@@ -40,6 +40,9 @@ def _other_hardware(plan: Plan, profile: ClusterProfile) -> Iterator[Verdict]:
             said = ", ".join(map(str, (*asked, spec.cluster)))
             message = f"it is planned for {said}; the profile says {', '.join(map(str, (*meant, profile.name)))}"
             yield verdict(Code.WRONG_HARDWARE, f"launch {spec.launch_id}", message, launch_id=spec.launch_id)
+        if outside := [name for name in spec.outputs if name.startswith("/") or ".." in name.split("/")]:
+            message = f"its results are to be read from {outside[0]}, which is not its own"
+            yield verdict(Code.SCHEMA, f"launch {spec.launch_id}", message, launch_id=spec.launch_id)
         if len(set(spec.nodes) & known) != spec.node_count or len(spec.nodes) != spec.node_count:
             message = f"it is planned at {spec.node_count} nodes, and names {', '.join(spec.nodes) or 'none'}"
             yield verdict(Code.SCHEMA, f"launch {spec.launch_id}", message, launch_id=spec.launch_id)
@@ -85,7 +88,11 @@ def _lost_nodes(plan: Plan, profile: ClusterProfile) -> Iterator[Verdict]:
     """Every node of the profile is in the inventory, and every node of the inventory is planned or has its reason."""
     inventory = {node.name for node in plan.inventory}
     if profile.nodes.selector is None:
-        for name in sorted({n.name for n in static_inventory(profile, datetime.date.min)} - inventory):
+        named = {node.name for node in static_inventory(profile, datetime.date.min)}
+        for name in sorted(inventory - named):
+            message = "it is in the inventory of the run and not in the profile"
+            yield verdict(Code.WRONG_CLUSTER, f"node {name}", message, node=name)
+        for name in sorted(named - inventory):
             message = "it is in the profile and not in the inventory of the run"
             yield verdict(Code.NO_MEASUREMENT, f"node {name}", message, node=name)
     planned = {node for spec in plan.launches for node in spec.nodes}
