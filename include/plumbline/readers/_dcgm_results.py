@@ -5,10 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 ROOTS = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
+_COMMAS = re.compile(r"[,\s]+")
 _EXCUSE = re.compile(r"(?:couldn't|could not|unable to|failed to|cannot) allocate", re.IGNORECASE)
+
+
+@lru_cache(maxsize=256)
+def _plain(status: str) -> str:
+    return status.strip().lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +33,7 @@ class Result:
 
     def has(self, *words: str) -> bool:
         """Say whether the status begins with one of the words, in any case."""
-        return self.status.strip().lower().startswith(words)
+        return _plain(self.status).startswith(words)
 
     @property
     def contradiction(self) -> str | None:
@@ -85,7 +92,8 @@ class Diagnosis:
 
 def is_body(part: Mapping[str, Any]) -> bool:
     """Say whether an object is one run's document."""
-    return any(isinstance(part.get(root), (dict, str)) for root in ROOTS)
+    old, new = ROOTS
+    return isinstance(part.get(old), (dict, str)) or isinstance(part.get(new), (dict, str))
 
 
 def diagnosis_of(document: Mapping[str, Any]) -> Diagnosis:
@@ -115,12 +123,17 @@ def _result(test: str, category: str, entry: Mapping[str, Any]) -> Result:
     ids = entry.get("entity_id", entry.get("gpu_id", entry.get("gpu_ids")))
     if group is None and ("gpu_id" in entry or "gpu_ids" in entry):
         group = "GPU"
-    entities = tuple(word for word in re.split(r"[,\s]+", str(ids)) if word) if ids is not None else ()
+    entities: tuple[str, ...] = ()
+    if isinstance(ids, int):
+        entities = (str(ids),)
+    elif ids is not None:
+        entities = tuple(word for word in _COMMAS.split(str(ids)) if word)
     status = entry.get("status")
     return Result(
         test, category, None if group is None else str(group), entities,
         status if isinstance(status, str) and status else "Not Run",
-        tuple(_texts(entry.get("warnings"))), tuple(_texts(entry.get("info"))),
+        tuple(_texts(entry["warnings"])) if "warnings" in entry else (),
+        tuple(_texts(entry["info"])) if "info" in entry else (),
         None if entry.get("host_id") is None else str(entry["host_id"]),
     )  # fmt: skip
 

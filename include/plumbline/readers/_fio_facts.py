@@ -89,7 +89,10 @@ def _sums(way: str, jobs: Sequence[Job], everyone: Sequence[Job]) -> Iterator[Fa
 def _options(jobs: Sequence[Job]) -> dict[str, Any]:
     """Give the allowed options: one value where all jobs agree, else a list in the order of the jobs."""
     options: dict[str, Any] = {}
+    known = {key for job in jobs for key in job.options}
     for key in _SHOWN_OPTIONS:
+        if key not in known:
+            continue
         given = [job.options.get(key) for job in jobs]
         if any(value is not None for value in given):
             options[key] = given[0] if len(set(given)) == 1 else given

@@ -40,6 +40,7 @@ _LATENCY = re.compile(
     r" stdev=\s*[\d.]+\s*"
 )
 _PERCENTILES = re.compile(r"\s*(?P<kind>\S.*?) percentiles \((?P<unit>nsec|usec|msec|sec)\):")
+_NUMBER = re.compile(r"\d{1,30}(?:\.\d{1,30})?")
 _CELL = re.compile(r"(\d{1,3}\.\d{1,9})th=\[\s*(\d{1,18})\]")
 _GROUP = re.compile(r".*Run status group (\d{1,9}) \(all jobs\)")
 _GROUP_LINE = re.compile(r".*?(?:^|\s)(READ|WRITE|TRIM|MIXED): .*(?:run=\d+-\d+msec|maxt=\s*\d+msec)\s*")
@@ -368,7 +369,7 @@ def _block_size(text: str, rw: str) -> dict[str, str]:
 
 
 def _number(text: str) -> float | None:
-    return float(text) if re.fullmatch(r"\d{1,30}(?:\.\d{1,30})?", text) else None
+    return float(text) if _NUMBER.fullmatch(text) else None
 
 
 def _scaled(digits: str, unit: str, *, thousand: int) -> float | None:

@@ -87,7 +87,8 @@ class TextScan:
         """Take over one line; `whole` says that it had its line end."""
         if self._matrix is not None and whole and self._plain_row(self._matrix, line):
             return
-        if not (self.report_lines or self._matrix or self._unit or _is_of_interest(line)):
+        interesting = _is_of_interest(line)
+        if not (self.report_lines or self._matrix or self._unit or interesting):
             return
         text = strip_prefix(line)
         if self.report_lines or (text.lstrip()[:1] == "{" and not self._test):
@@ -103,7 +104,7 @@ class TextScan:
             self._begin_matrix(text)
         elif self._matrix is not None and text.strip() and self._row(self._matrix, text):
             return
-        elif _is_of_interest(text):
+        elif interesting if text is line else _is_of_interest(text):
             self._line(text.strip())
 
     def _begin_matrix(self, text: str) -> None:
@@ -144,14 +145,14 @@ class TextScan:
 
     def _line(self, text: str) -> None:
         outcome = self.outcome
-        if match := _SUM.fullmatch(text):
+        if text.startswith(("SUM ", "&&&& PERF ")) and (match := _SUM.fullmatch(text)):
             self._sum(match[1], match[2])
-        elif match := _RUNNING.fullmatch(text):
+        elif text.startswith("Running ") and (match := _RUNNING.fullmatch(text)):
             self._leave()
             self._test = match[1]
             outcome.tests[match[1]] = None
             outcome.touched = True
-        elif _WAIVED.fullmatch(text):
+        elif text.startswith("Waiv") and _WAIVED.fullmatch(text):
             self._leave()
             outcome.waived += 1
         elif match := _ERROR.fullmatch(text):
@@ -159,7 +160,7 @@ class TextScan:
             outcome.errors.append(f"{self._test}: {match[1]}" if self._test else match[1])
             outcome.failed_tests.add(self._test)
             del outcome.errors[20:]
-        elif match := _DESCRIPTION.fullmatch(text):
+        elif text.endswith(")") and (match := _DESCRIPTION.fullmatch(text)):
             self._leave()
             self._unit = match[1] or match[2]
         else:

@@ -232,8 +232,7 @@ def _take_tables(found: _Found, text: str) -> None:
         if line[:1] in (" ", "\t", ""):
             table = table if line.strip() else None
             continue
-        begun = event_header(line)
-        if begun is not None:
+        if ("REASON" in line or "eason" in line) and (begun := event_header(line)) is not None:
             table = begun
             found.tables += 1
         elif table is not None and (event := table.row(line)) is not None:

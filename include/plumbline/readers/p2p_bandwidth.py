@@ -13,7 +13,7 @@ from itertools import chain, repeat
 from typing import Any
 
 from plumbline.errors import OutputError
-from plumbline.model import Params, Scalar
+from plumbline.model import Scalar
 from plumbline.readers._expectations import expected_count
 from plumbline.readers.framing import strip_prefix
 from plumbline.readers.reading import Completeness, Fact, Item, Reading, Status, readings_of
@@ -66,6 +66,8 @@ _REQUIRED = (
 )  # fmt: skip
 _MOST_DEVICES = 1024
 _LONGEST_LINE = 20 * _MOST_DEVICES
+_MOST_SHAPES = 4096
+_ANY_DIGIT = str.maketrans("123456789", "000000000")
 
 
 @dataclass(slots=True)
@@ -88,15 +90,15 @@ class _Matrix:
         local = "local_bandwidth" if bandwidth else "local_latency"
         unit, enabled, size = "GB/s" if bandwidth else "us", self.enabled, self.size
         more: dict[str, Scalar] = {"mode": self.mode} if self.mode else {}
-        places: list[Params] = [
-            {"source": source, "target": target, "p2p": enabled} for source in range(size) for target in range(size)
+        places = [
+            {"source": source, "target": target, "p2p": enabled, **more}
+            if source != target
+            else {"gpu": source, "matrix": self.kind.lower(), "p2p": enabled, **more}
+            for source in range(size)
+            for target in range(size)
         ]
-        if more:
-            places = [{**place, **more} for place in places]
         names = [name] * (size * size)
-        for gpu in range(size):
-            names[gpu * size + gpu] = local
-            places[gpu * size + gpu] = {"gpu": gpu, "matrix": self.kind.lower(), "p2p": enabled, **more}
+        names[:: size + 1] = [local] * size
         return readings_of(names, chain.from_iterable(self.rows), repeat(unit), places)
 
     def summary(self) -> dict[str, Any]:
@@ -117,14 +119,14 @@ class _Scan:
         self.titles = 0
         self._title: re.Match[str] | None = None
         self._open: _Matrix | None = None
+        self._shapes: set[str] = set()
 
     def feed(self, line: str, whole: bool) -> None:
         matrix = self._open
         if matrix is not None:
             # A line of numbers alone has nothing before it that a launcher put there.
-            match = _ROW.fullmatch(line) if whole and len(line) < _LONGEST_LINE else None
-            if match is not None:
-                self._take_cells(matrix, match)
+            if whole and self._is_row(line):
+                self._take_cells(matrix, line)
                 return
             if self._row(matrix, strip_prefix(line), whole):
                 return
@@ -137,8 +139,7 @@ class _Scan:
         """Take a row of the open matrix. False when the line is none."""
         if not text.strip():
             return True
-        match = _ROW.fullmatch(text) if whole and len(text) < _LONGEST_LINE else None
-        if match is None:
+        if not whole or not self._is_row(text):
             if text.lstrip()[:1].isdigit() or not whole:
                 self.torn = self.torn or text.strip()[:160]
                 self._open = None
@@ -147,13 +148,24 @@ class _Scan:
                 self.torn = self.torn or f"{matrix.title} has {len(matrix.rows)} of {matrix.size} rows"
             self._open = None
             return False
-        self._take_cells(matrix, match)
+        self._take_cells(matrix, text)
         return True
 
-    def _take_cells(self, matrix: _Matrix, match: re.Match[str]) -> None:
-        cells = list(map(float, match[2].split()))
-        if int(match[1]) != len(matrix.rows) or len(cells) != matrix.size or matrix.is_whole:
-            self.torn = self.torn or match[0].strip()[:160]
+    def _is_row(self, text: str) -> bool:
+        """Say whether a line is a row of numbers. That depends on where its digits stand, not on which they are."""
+        shape = text.translate(_ANY_DIGIT)
+        if shape in self._shapes:
+            return True
+        is_row = len(text) < _LONGEST_LINE and _ROW.fullmatch(text) is not None
+        if is_row and len(self._shapes) < _MOST_SHAPES:
+            self._shapes.add(shape)
+        return is_row
+
+    def _take_cells(self, matrix: _Matrix, text: str) -> None:
+        label, *texts = text.split()
+        cells = list(map(float, texts))
+        if int(label) != len(matrix.rows) or len(cells) != matrix.size or matrix.is_whole:
+            self.torn = self.torn or text.strip()[:160]
             self._open = None
         else:
             matrix.rows.append(cells)
