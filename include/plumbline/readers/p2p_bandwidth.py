@@ -171,9 +171,9 @@ class _Scan:
             matrix.rows.append(cells)
 
     def _line(self, text: str) -> None:
-        if match := _TITLE.fullmatch(text.strip()):
+        if "P2P=" in text and (match := _TITLE.fullmatch(text.strip())):
             self._title, self.titles = match, self.titles + 1
-        elif (match := _HEADER.fullmatch(text[:_LONGEST_LINE])) and self._title is not None:
+        elif self._title is not None and (match := _HEADER.fullmatch(text[:_LONGEST_LINE])):
             self._header(self._title, match)
         elif match := _DEVICE.match(text.strip()):
             if len(self.devices) < _MOST_DEVICES:
