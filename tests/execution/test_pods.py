@@ -126,6 +126,14 @@ def test_workers_are_on_their_planned_nodes_and_apart() -> None:
     assert apart["labelSelector"]["matchLabels"].items() <= pod_of(worker(["n1", "n2"]))["metadata"]["labels"].items()
 
 
+def test_large_groups_are_pinned_in_one_term() -> None:
+    nodes = [f"n{i}" for i in range(pods.PINNED_BY_NAME + 1)]
+    affinity = pod_of(worker(nodes))["spec"]["affinity"]["nodeAffinity"]
+    [term] = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert term == {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": nodes}]}
+    kubernetes_validate.validate(worker(nodes), str(NEWEST[-1]), strict=True)
+
+
 def test_a_job_never_tries_by_itself_and_goes_with_its_launcher() -> None:
     job = worker(["n1", "n2"])
     assert (job["spec"]["backoffLimit"], job["spec"]["completions"], job["spec"]["parallelism"]) == (0, 2, 2)

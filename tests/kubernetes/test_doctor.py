@@ -167,6 +167,16 @@ def test_a_defect_is_found_and_mended_in_a_sentence(patient: Patient, defect: st
     assert mend in check.mend
 
 
+def test_nodes_whose_label_is_another_name_are_named_where_it_matters(patient: Patient) -> None:
+    for number in range(3, 40):
+        patient.cluster.add_node(f"n{number}", 8)
+    assert patient.quick()["host names"].state is State.OK
+    key = ("nodes", "", "n7")
+    patient.cluster.store.change(key, lambda node: node["metadata"]["labels"].update({"kubernetes.io/hostname": "x"}))
+    check = patient.quick()["host names"]
+    assert (check.state, "such as n7" in check.found) == (State.WARN, True)
+
+
 def test_results_that_can_not_be_written_here(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
     (patient.results / "file").write_text("")
     monkeypatch.setenv("PLUMBLINE_RESULTS", str(patient.results / "file" / "below"))

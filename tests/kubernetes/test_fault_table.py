@@ -18,10 +18,9 @@ HEAD = """\
 # Faults on Kubernetes, and how each ends
 
 Written by tests/kubernetes/test_fault_table.py (`UPDATE_GOLDEN=1`) from what the tests run on. The last columns say
-how a fault was tried: on the launcher and its workers, and through LaunchOperator; with launches of one node, with gangs
-of several. Nothing stays of pods, Jobs and Leases in any row, but for pods on a node that doesn't answer: Kubernetes
-keeps those until the node is back or somebody forces them. Nothing runs twice at once, and what had been measured is
-kept.
+how a fault was tried: on the launcher and its workers, and through LaunchOperator; on launches of one node, on gangs.
+Nothing stays of pods, Jobs and Leases in any row, but for pods on a node that doesn't answer: Kubernetes keeps those
+until the node is back or somebody forces them. Nothing runs twice at once, and what had been measured is kept.
 
 | fault | the record says | verdict | tried again | launcher | LaunchOperator |
 |---|---|---|---|---|---|

@@ -27,6 +27,8 @@ LAUNCHER_MIB, GANG_MIB = 1024, 5
 
 Source: measured, Open MPI 4.1.4: 4.9 MiB of proportional set size an mpirun.
 """
+HOSTNAME = "kubernetes.io/hostname"
+PINNED_BY_NAME = 32
 _LONGEST_NAME = 52
 """Pods of a Job add an index and six characters to its name, and a label holds 63."""
 _FIELDS = {
@@ -329,21 +331,24 @@ def _queue_labels(profile: Data, gpus: bool) -> dict[str, str]:
 
 
 def _on_nodes(nodes: Sequence[str]) -> dict[str, Any]:
-    """Pin pods to nodes by name, whatever their hostname label is: terms are alternatives, each takes one name."""
-    return {
-        "requiredDuringSchedulingIgnoredDuringExecution": {
-            "nodeSelectorTerms": [
-                {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]} for node in nodes
-            ]
-        }
-    }
+    """Pin pods to nodes: by name, whatever their labels are; large groups by the label that holds the name.
+
+    By name each node is a term of its own, in every pod: a thousand pods of a thousand terms are 100 MB in the API.
+    Where a label differs from its node's name, the launcher sees it in where the pods are, and gives up.
+    """
+    terms: list[dict[str, Any]] = [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]} for node in nodes
+    ]
+    if len(nodes) > PINNED_BY_NAME:
+        terms = [{"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": list(nodes)}]}]
+    return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
 
 
 def _apart(spec: LaunchSpec, attempt: int) -> dict[str, Any]:
     same = {PREFIX + "run": spec.run_id, PREFIX + "launch": spec.launch_id, PREFIX + "attempt": str(attempt)}
     return {
         "requiredDuringSchedulingIgnoredDuringExecution": [
-            {"labelSelector": {"matchLabels": same}, "topologyKey": "kubernetes.io/hostname"}
+            {"labelSelector": {"matchLabels": same}, "topologyKey": HOSTNAME}
         ]
     }
 

@@ -270,17 +270,36 @@ def _nodes(api: Api, profile: ClusterProfile, today: date) -> Iterator[Check]:
             if node.unusable is Code.MISSING_GPU:
                 mend = f"kubectl describe node {node.name}; logs of the device plugin's pod on it; nvidia-smi there"
             yield Check(name=f"node {node.name}", state=State.WARN, found=f"{node.unusable}: {node.reason}", mend=mend)
+    names = {node.name for node in inventory}
+    nodes = [node for node in api.list("/api/v1/nodes", {})[0] if node["metadata"]["name"] in names]
+    if len(nodes) > pods.PINNED_BY_NAME:
+        yield _host_names(nodes)
     settings = settings_of(profile)
     if settings.rdma and settings.rdma.resource:
-        yield _rdma(api, settings.rdma.resource, settings.rdma.count, {node.name for node in inventory})
+        yield _rdma(nodes, settings.rdma.resource, settings.rdma.count)
 
 
-def _rdma(api: Api, resource: str, count: int, names: set[str]) -> Check:
+def _host_names(nodes: Sequence[Mapping[str, Any]]) -> Check:
+    """Groups of many nodes are pinned by a label that must hold the node's name."""
+    wrong = [
+        n["metadata"]["name"] for n in nodes
+        if (n["metadata"].get("labels") or {}).get(pods.HOSTNAME) != n["metadata"]["name"]
+    ]  # fmt: skip
+    if not wrong:
+        return Check(name="host names", state=State.OK, found=f"{pods.HOSTNAME} is every node's name")
+    return Check(
+        name="host names", state=State.WARN,
+        found=f"{pods.HOSTNAME} is not the name of {len(wrong)} nodes, such as {wrong[0]}",
+        mend=f"groups of more than {pods.PINNED_BY_NAME} nodes can't be pinned there: label the nodes by their names",
+    )  # fmt: skip
+
+
+def _rdma(nodes: Sequence[Mapping[str, Any]], resource: str, count: int) -> Check:
     short = []
-    for node in api.list("/api/v1/nodes", {})[0]:
+    for node in nodes:
         name = node["metadata"]["name"]
         has = str((node.get("status", {}).get("allocatable") or {}).get(resource, "0"))
-        if name in names and not (has.isdigit() and int(has) >= count):
+        if not (has.isdigit() and int(has) >= count):
             short.append(f"{name} ({has})")
     if not short:
         return Check(name="rdma", state=State.OK, found=f"{count} {resource} on every node")

@@ -73,7 +73,7 @@ class Mirror:
     def _list(self) -> str:
         items, version = self._api.list(self._path, self._query)
         with self._lock:
-            found: dict[str, Mapping[str, Any]] = {item["metadata"]["uid"]: item for item in items}
+            found: dict[str, Mapping[str, Any]] = {item["metadata"]["uid"]: _lean(item) for item in items}
             self._gone |= {uid: item for uid, item in self._objects.items() if uid not in found}
             self._objects = found
         self._outage = False
@@ -90,11 +90,19 @@ class Mirror:
                 uid = item["metadata"]["uid"]
                 if kind == "DELETED":
                     self._objects.pop(uid, None)
-                    self._gone[uid] = item
+                    self._gone[uid] = _lean(item)
                 else:
-                    self._objects[uid] = item
+                    self._objects[uid] = _lean(item)
             if self._stop.is_set():
                 return version
         if time.monotonic() - began < 1:  # a server that closes at once must not be asked without pause
             self._stop.wait(_PAUSE_S[0])
         return version
+
+
+def _lean(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Give a pod without what a launcher never reads: a thousand copies of the rest of its spec are many megabytes."""
+    spec = pod.get("spec") or {}
+    containers = [{"name": c.get("name"), "resources": c.get("resources")} for c in spec.get("containers") or ()]
+    metadata = {key: value for key, value in pod["metadata"].items() if key not in ("managedFields", "annotations")}
+    return {**pod, "metadata": metadata, "spec": {"nodeName": spec.get("nodeName"), "containers": containers}}

@@ -22,14 +22,16 @@ class Sweeper:
         """Begin with nothing to do, in a thread of its own."""
         self._api = api
         self._paths: dict[str, None] = {}
+        self._done: set[str] = set()
         self._changed = threading.Condition()
         threading.Thread(target=self._sweep, daemon=True, name="sweeper").start()
 
     def add(self, path: str) -> None:
-        """Have an object deleted, with what it owns."""
+        """Have an object deleted, with what it owns; once, however often it is asked for."""
         with self._changed:
-            self._paths[path] = None
-            self._changed.notify_all()
+            if path not in self._done:
+                self._paths[path] = None
+                self._changed.notify_all()
 
     def drain(self, limit_s: float) -> list[str]:
         """Wait until everything is deleted, at most so long; give what is not."""
@@ -57,6 +59,7 @@ class Sweeper:
                 else:
                     with self._changed:
                         self._paths.pop(path, None)
+                        self._done.add(path)
                         self._changed.notify_all()
             if failed:
                 time.sleep(_AGAIN_S)
