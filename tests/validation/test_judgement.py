@@ -298,7 +298,7 @@ def test_an_empty_readout_is_closed(night: Night):
     assert any("empty run" in item.message for item in reasons)
 
 
-CHANGES: dict[str, Any] = {
+MISHAPS: dict[str, Any] = {
     "a row is lost": lambda rows, rng: rows.pop(rng.randrange(len(rows))),
     "a row is there twice": lambda rows, rng: rows.append(rng.choice(rows)),
     "the order is another": lambda rows, rng: rng.shuffle(rows),
@@ -316,14 +316,14 @@ def swap(rows: Rows, rng: random.Random, change: Any) -> None:
 
 
 @settings(max_examples=12)
-@given(names=st.lists(st.sampled_from(sorted(CHANGES)), min_size=1, max_size=4), rng=st.randoms(use_true_random=False))
+@given(names=st.lists(st.sampled_from(sorted(MISHAPS)), min_size=1, max_size=4), rng=st.randoms(use_true_random=False))
 def test_nothing_that_happens_to_rows_opens_a_closed_gate(names: list[str], rng: random.Random):
     """One row is far too slow; whatever is lost, doubled, shuffled or in another unit, that one included."""
     slow = replace(changed(good_night(nodes=4), value=100.0), derived=False)
 
     def change(rows: Rows) -> Rows:
         for name in names:
-            CHANGES[name](rows, rng)
+            MISHAPS[name](rows, rng)
         return rows
 
     assert not decide(slow.judge().judged, slow.suite.gate, nights={}).open
