@@ -18,6 +18,10 @@ SUITE ?= nightly
 JOBS ?= 2
 # Seeds of the scoreboard; those that ship are for development, a claim needs others.
 SEEDS ?= include/plumbline/scoreboard/development_seeds.yaml
+# Container images: where they belong, their tag, and whether they are pushed (PUSH=1), which alone gives them digests.
+REGISTRY ?= plumbline
+TAG ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo untagged)
+PUSH ?=
 # Arguments for pytest (make test) or for the benchmarks (make bench).
 ARGS ?=
 
@@ -31,7 +35,7 @@ RUNTIME := .venv/.runtime
 DEV := .venv/.dev
 BENCH := .venv-bench/.installed
 
-.PHONY: help baseline test lint types lock bench demo mutations scoreboard fuzz up down env bench-env dev-env system clean distclean
+.PHONY: help baseline test lint types lock bench demo mutations scoreboard fuzz images up down env bench-env dev-env system clean distclean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -76,6 +80,10 @@ scoreboard: $(RUNTIME) ## score the detectors on simulated clusters; SEEDS=FILE 
 
 fuzz: $(DEV) $(BENCH) ## fuzz every reader, coverage-guided; ARGS="nccl_tests --cpu-seconds 600" for one
 	@$(VENV)/python -m tests.fuzz $(ARGS)
+
+images: ## build the container images with docker, podman or buildah; REGISTRY=… TAG=… PUSH=1 prints digests for a profile
+	@"$(PYTHON)" docker/build_images.py --registry "$(REGISTRY)" --tag "$(TAG)" $(if $(PUSH),--push) \
+	    $(if $(TORCH_INDEX),--build-arg "TORCH_INDEX=$(TORCH_INDEX)") $(ARGS)
 
 env: $(RUNTIME) ## build .venv
 bench-env: $(BENCH) ## build .venv-bench

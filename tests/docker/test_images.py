@@ -1,0 +1,414 @@
+"""Images hold what profiles, manifests and benchmarks expect in them, and nothing else of the project."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from plumbline.benchmarks import benchmark, resolve_params
+from plumbline.benchmarks.benchmark import Placement
+from plumbline.clusters.kubernetes import Kubernetes
+from plumbline.clusters.profile import load_profile
+from plumbline.execution import pods
+from plumbline.kubernetes.probing import GANG_PROGRAMS, PROGRAMS
+from plumbline.kubernetes.worker import sshd_config
+from plumbline.model import Device, Origin
+from tests.docker.images import (
+    DOCKER,
+    DOCKERFILES,
+    NAMES,
+    ROOT,
+    RUNNERS,
+    copied,
+    environment,
+    instructions,
+    last_stage,
+    materialise,
+    user,
+)
+from tests.kubernetes.profiles import plain, spec
+
+PROFILE = load_profile("hgx-h100")
+EVIDENCE = Path("/mnt/plumbline/results/c/s/r/evidence")
+SYSTEM_PYTHON = str(getattr(sys, "_base_executable", sys.executable))
+
+
+def build_images() -> Any:
+    """Give docker/build_images.py as a module; it is a program of its own."""
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    found = spec_from_file_location("build_images", DOCKER / "build_images.py")
+    assert found is not None
+    assert found.loader is not None
+    module = module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+# -- Dockerfiles ---------------------------------------------------------------------------------------------------
+
+
+def test_hadolint_has_nothing_to_say() -> None:
+    program = Path(sys.executable).with_name("hadolint")
+    command = [str(program), "--config", str(DOCKER / ".hadolint.yaml"), *map(str, DOCKERFILES)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    bad = "FROM ubuntu:latest\nRUN apt-get install fio\n"
+    again = subprocess.run([*command[:3], "-"], input=bad, capture_output=True, text=True, check=False)
+    assert "DL3007" in again.stdout  # it would have said something
+
+
+@pytest.mark.parametrize("image", NAMES)
+def test_bases_are_pinned(image: str) -> None:
+    bases = [one.rest.split()[0] for one in instructions(image) if one.word == "FROM"]
+    assert bases
+    for base in bases:
+        if base == "${RUNNER}":
+            continue
+        name, _, digest = base.partition("@")
+        tag = name.rpartition("/")[2].partition(":")[2]
+        assert re.fullmatch(r"sha256:[0-9a-f]{64}", digest) or re.search(r"\d+\.\d+", tag), base
+        assert "latest" not in tag
+
+
+def test_images_of_the_same_base_name_the_same_digest() -> None:
+    seen: dict[str, set[str]] = {}
+    for image in NAMES:
+        for one in instructions(image):
+            if one.word == "FROM" and "@" in one.rest:
+                name, _, digest = one.rest.split()[0].partition("@")
+                seen.setdefault(name, set()).add(digest)
+    assert seen
+    assert {name for name, digests in seen.items() if len(digests) > 1} == set()
+
+
+@pytest.mark.parametrize("image", NAMES)
+def test_no_image_runs_as_root_or_asks_for_gpus_by_itself(image: str) -> None:
+    uid = user(image).partition(":")[0]
+    assert uid.isdigit()
+    assert int(uid) > 0
+    assert environment(image).get("NVIDIA_VISIBLE_DEVICES") in (None, "void")
+
+
+@pytest.mark.parametrize("image", NAMES)
+def test_what_is_copied_exists_and_is_let_through_by_dockerignore(image: str) -> None:
+    rules = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and not line.startswith("#")]
+    assert rules[0] == "*"  # only what is named reaches a build
+    let = [rule[1:] for rule in rules if rule.startswith("!")]
+    kept_out = [rule for rule in rules[1:] if not rule.startswith(("!", "**"))]
+    for source, _ in copied(image):
+        assert source.exists(), source
+        inside = source.relative_to(ROOT).as_posix()
+        assert any(inside == rule or inside.startswith(rule + "/") for rule in let), inside
+        assert not any(inside == rule or inside.startswith(rule + "/") for rule in kept_out), inside
+
+
+def test_what_is_downloaded_is_verified() -> None:
+    found = [(image, one) for image in NAMES for one in instructions(image) if re.search(r"https?://", one.rest)]
+    assert [image for image, _ in found] == ["nccl-tests"]
+    text = (DOCKER / "nccl-tests" / "Dockerfile").read_text()
+    assert re.search(r"^ARG NCCL_TESTS_SHA256=[0-9a-f]{64}$", text, re.MULTILINE)
+    steps = [one.rest for one in instructions("nccl-tests") if one.word == "RUN"]
+    assert any(step.index("sha256sum --check") < step.index("tar ") for step in steps if "tar " in step)
+
+
+@pytest.mark.parametrize("image", ["airflow", "mlflow", "trainer"])
+def test_python_packages_are_installed_with_hashes(image: str) -> None:
+    steps = " && ".join(one.rest for one in instructions(image) if one.word == "RUN").split("&&")
+    pips = [step for step in steps if "pip install" in step]
+    assert pips
+    for step in pips:
+        # torch alone: which build fits is the machine's affair, and its version is pinned.
+        assert "--require-hashes" in step or "requirements-torch.txt" in step, step
+
+
+# -- what pods expect ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("image", RUNNERS)
+def test_the_user_is_the_one_that_pods_run_as(image: str) -> None:
+    default = Kubernetes.model_fields["run_as_user"].default
+    assert user(image) == f"{default}:{default}"
+    install = (DOCKER / "runner" / "install.sh").read_text()
+    assert f"\nuid={default}\n" in install
+    assert f"getent passwd {default} " in (DOCKER / "runner" / "check.sh").read_text()
+
+
+@pytest.mark.parametrize("image", RUNNERS)
+def test_images_of_pods_stand_on_the_runner(image: str) -> None:
+    if image == "runner":
+        return
+    taken = [one.rest for one in instructions(image) if one.word == "FROM" and "${RUNNER}" in one.rest]
+    assert taken
+    from_runner = last_stage(image)[0].rest == "${RUNNER}"
+    assert from_runner or any(one.rest == "--from=runner /opt/plumbline /opt/plumbline" for one in last_stage(image))
+    if image != "launcher":  # adds nothing that could be missing
+        steps = " ".join(one.rest for one in last_stage(image) if one.word == "RUN")
+        assert "/opt/plumbline/check.sh" in steps
+
+
+def test_the_package_and_the_programs_are_where_manifests_look(tmp_path: Path) -> None:
+    places = {place: source for source, place in copied("runner")}
+    package = Kubernetes.model_fields["package"].default
+    assert PROFILE.kubernetes is not None
+    assert PROFILE.kubernetes.package == package
+    assert places[f"{package}/plumbline"] == ROOT / "include" / "plumbline"
+    assert places[f"{PROFILE.programs}/plumbline_bench"] == ROOT / "docker" / "bench" / "plumbline_bench"
+    assert environment("runner")["PYTHONPATH"] == package
+    assert environment("hpl-mxp")["PYTHONPATH"] == package
+    check = (DOCKER / "runner" / "check.sh").read_text()
+    assert f"\npython={PROFILE.python}\n" in check
+    assert f"PYTHONPATH={package} " in check
+
+
+def test_programs_of_gangs_are_checked_when_an_image_is_built() -> None:
+    check = (DOCKER / "runner" / "check.sh").read_text()
+    [line] = [line for line in check.splitlines() if line.startswith("for program in ")]
+    assert set(GANG_PROGRAMS) <= set(line.replace(";", " ").split())
+    for name, programs in PROGRAMS.items():
+        image = build_images().BENCHMARKS[name]
+        steps = " ".join(one.rest for one in last_stage(image) if one.word == "RUN")
+        assert f"check.sh {' '.join(programs)}" in steps
+
+
+def entry_points() -> set[str]:
+    """Give the modules that containers of this project start, as manifests name them."""
+    one, two = spec(["n1"]), spec(["n1", "n2"])
+    worker = pods.worker_job(plain(), "b", two, 1, EVIDENCE, ("pod", "uid"), "key")["spec"]["template"]
+    alone = pods.worker_job(plain(), "b", one, 1, EVIDENCE, ("pod", "uid"), None)["spec"]["template"]
+    found = [
+        pods.batch_pod(plain(), "b", [one], EVIDENCE),
+        pods.batch_pod(plain(), "b", [two], EVIDENCE),
+        worker,
+        alone,
+    ]
+    commands = [pod["spec"]["containers"][0]["command"] for pod in found]
+    assert {command[0] for command in commands} == {"/usr/bin/python3"}
+    return {command[command.index("-m") + 1] for command in commands}
+
+
+def commands() -> dict[str, list[tuple[str, ...]]]:
+    """Give what each benchmark of the profile runs on one node and on two: its argv, and the env of the first."""
+    found: dict[str, list[tuple[str, ...]]] = {}
+    for name in PROFILE.images:
+        one = benchmark(name)
+        for nodes in (("a",), ("a", "b")):
+            placement = Placement(
+                launcher="kubernetes", device=Device.GPU, origin=Origin.MEASURED, nodes=nodes, accelerators_per_node=8,
+                accelerator=PROFILE.accelerator.model, fabric=PROFILE.fabric.name, python=PROFILE.python,
+                programs=Path(PROFILE.programs), storage_dir=PROFILE.storage.directory,
+            )  # fmt: skip
+            params = resolve_params(one, PROFILE.benchmarks.get(name, {}), PROFILE.name)
+            command = one.command(placement, params)
+            assert command.env["PYTHONPATH"] == PROFILE.programs
+            found.setdefault(name, []).append(command.argv)
+    return found
+
+
+def test_every_benchmark_of_the_profile_has_an_image_that_holds_its_programs(tmp_path: Path) -> None:
+    images = build_images().BENCHMARKS
+    for name, argvs in commands().items():
+        for argv in argvs:
+            assert argv[0] == PROFILE.python
+            module = argv[argv.index("-m") + 1]
+            tail = module.removeprefix("plumbline_bench.").replace(".", "/")
+            folder = ROOT / "docker" / "bench" / "plumbline_bench"
+            assert (folder / f"{tail}.py").exists() or (folder / tail / "__main__.py").exists(), module
+            text = (DOCKER / images[name] / "Dockerfile").read_text()
+            for path in (word for word in argv[1:] if word.startswith(("/opt", "/workspace"))):
+                assert path in text, f"{name}: {path} is not in docker/{images[name]}"
+
+
+def test_images_of_the_profile_are_those_that_are_built() -> None:
+    module = build_images()
+    assert set(PROFILE.images) <= set(module.BENCHMARKS)
+    for key, image in PROFILE.images.items():
+        assert image.rpartition("/")[2].partition("@")[0] == module.BENCHMARKS[key]
+    assert set(module.IMAGES) == set(NAMES)
+    assert module.IMAGES[0] == "runner"
+
+
+def test_the_port_of_sshd_needs_no_privilege() -> None:
+    default = Kubernetes.model_fields["ssh_port"].default
+    assert default >= 1024
+    assert f"Port {default}\n" in sshd_config(Path("/t"), "10.0.0.1", default, {})
+
+
+# -- the standard library is enough --------------------------------------------------------------------------------
+
+
+def run_in_image(root: Path, module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Start a module from what the runner image holds, with an interpreter that has nothing else."""
+    path = os.pathsep.join([str(root / "opt/plumbline/include"), str(root / "opt/plumbline/bench")])
+    return subprocess.run(
+        [SYSTEM_PYTHON, "-S", "-B", "-m", module, *arguments],
+        capture_output=True, text=True, env={"PYTHONPATH": path, "PATH": "/usr/bin:/bin"}, cwd=root, check=False,
+    )  # fmt: skip
+
+
+def modules() -> set[str]:
+    benchmarks = {argv[argv.index("-m") + 1] for argvs in commands().values() for argv in argvs}
+    # The trainer's ranks have torch, and nothing before them.
+    return (entry_points() | benchmarks | {"plumbline.kubernetes.probe", "plumbline.execution.run_one"}) - {
+        "plumbline_bench.trainer"
+    }
+
+
+@pytest.fixture(scope="module", name="image_root")
+def _image_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return materialise("runner", tmp_path_factory.mktemp("runner"))
+
+
+def test_modules_are_those_that_were_meant() -> None:
+    assert modules() == {
+        "plumbline.kubernetes.node", "plumbline.kubernetes.gang", "plumbline.kubernetes.worker",
+        "plumbline.kubernetes.probe", "plumbline.execution.run_one", "plumbline_bench.nccl_sweep",
+        "plumbline_bench.mpi_ranks", "plumbline_bench.fio_clients", "plumbline_bench.trainer.hosts",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("module", sorted(modules()))
+def test_what_the_runner_copies_starts_with_the_standard_library_alone(module: str, image_root: Path) -> None:
+    done = run_in_image(image_root, module, "--help")
+    assert done.returncode == 0, done.stderr
+    assert "usage:" in done.stdout
+
+
+def test_a_module_that_needs_more_would_be_seen(image_root: Path) -> None:
+    done = run_in_image(image_root, "plumbline.clusters.profile")
+    assert "No module named 'pydantic'" in done.stderr
+
+
+# -- Airflow and MLflow --------------------------------------------------------------------------------------------
+
+
+def pins(path: Path) -> set[str]:
+    """Give name==version of every entry of a lock that counts for the image's Python, 3.12."""
+    found = set()
+    for line in path.read_text().splitlines():
+        pin, _, marker = line.rstrip("\\ ").partition(" ; ")
+        if "==" in pin and not pin.startswith((" ", "#")) and "python_full_version < '3.12'" not in marker:
+            found.add(pin)
+    return found
+
+
+def test_airflow_in_the_image_has_the_versions_that_are_tested() -> None:
+    ours = pins(DOCKER / "airflow" / "requirements.lock")
+    tested = pins(ROOT / "requirements.lock")
+    assert len(tested) > 100
+    assert tested <= ours
+    assert {pin.partition("==")[0] for pin in ours - tested} == {"asyncpg", "psycopg2-binary"}
+
+
+def test_airflows_and_mlflows_images_are_of_the_pinned_versions() -> None:
+    direct = dict(line.split("==") for line in (ROOT / "requirements.txt").read_text().splitlines() if "==" in line)
+    assert f"apache/airflow:slim-{direct['apache-airflow']}-python3.12" == last_stage("airflow")[0].rest
+    assert f"mlflow=={direct['mlflow']}" in pins(DOCKER / "mlflow" / "requirements.lock")
+
+
+def test_the_dags_parse_from_what_the_airflow_image_copies(tmp_path: Path) -> None:
+    root = materialise("airflow", tmp_path)
+    program = """
+import importlib.util, json, pathlib, sys
+found = {}
+for path in sorted(pathlib.Path("opt/airflow/dags").glob("*.py")):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    import plumbline.configuration, plumbline_airflow
+    found[path.stem] = [plumbline.__file__, plumbline_airflow.__file__, str(plumbline.configuration.project_root())]
+print("FOUND " + json.dumps(found))
+"""
+    path = os.pathsep.join([str(root / "opt/plumbline/include"), str(root / "opt/airflow/plugins")])
+    variables = {**os.environ, "PYTHONPATH": path, "AIRFLOW_HOME": str(root / "opt/airflow"),
+                 "PLUMBLINE_HOME": str(root / "opt/plumbline")}  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=variables, cwd=root, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    [line] = [line for line in done.stdout.splitlines() if line.startswith("FOUND ")]
+    found = json.loads(line.removeprefix("FOUND "))
+    assert set(found) == {path.stem for path in (ROOT / "dags").glob("*.py")}
+    for places in found.values():
+        assert all(place.startswith(str(root)) for place in places), places
+
+
+# -- make images ---------------------------------------------------------------------------------------------------
+
+DIGEST = "sha256:" + "d" * 64
+ENGINE = f"""#!/bin/sh
+echo "$(basename "$0") $*" >> "$CALLS"
+case "$1" in
+push) case "$*" in *--digestfile*) echo {DIGEST} > "$3" ;; esac ;;
+inspect) for last; do :; done; echo "${{last%:*}}@{DIGEST}" ;;
+esac
+"""
+
+
+def make_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, *arguments: str) -> tuple[int, list[str]]:
+    """Run build_images with a program in the engine's place that only notes how it was called."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    program = folder / engine
+    program.write_text(ENGINE)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    monkeypatch.setenv("CALLS", str(tmp_path / "calls"))
+    module = build_images()
+    monkeypatch.setattr(module, "ROOT", tmp_path)
+    (tmp_path / "docker").symlink_to(DOCKER)
+    status = module.main([*arguments, "--engine", engine])
+    return status, (tmp_path / "calls").read_text().splitlines()
+
+
+@pytest.mark.parametrize("engine", ["docker", "podman", "buildah"])
+def test_images_are_built_in_order_pushed_and_named_by_digest(
+    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    registry = "registry.example:5000/lab"
+    status, calls = make_images(tmp_path, monkeypatch, engine, "--registry", registry, "--tag", "t1", "--push")
+    assert status == 0
+    built = [re.search(r"--tag (\S+)", call).group(1) for call in calls if "--file" in call]  # type: ignore[union-attr]
+    assert built == [f"{registry}/{name}:t1" for name in build_images().IMAGES]
+    given = [call for call in calls if f"RUNNER={registry}/runner:t1" in call]
+    assert len(given) == len(RUNNERS) - 1
+    printed = capsys.readouterr().out
+    images = yaml.safe_load(printed[printed.index("images:") :])["images"]
+    assert images["mlperf_bert"] == f"{registry}/trainer@{DIGEST}"
+    kept = json.loads((tmp_path / "build" / "images.json").read_text())
+    assert kept["images"]["airflow"] == f"{registry}/airflow@{DIGEST}"
+    assert kept["bases"]["nvcr.io/nvidia/hpc-benchmarks:26.02"] == DIGEST  # a tag is turned into a digest
+    profile = yaml.safe_load((ROOT / "include/plumbline/clusters/profiles/hgx-h100.yaml").read_text())
+    from plumbline.clusters.profile import ClusterProfile
+    from plumbline.configuration import parse
+
+    parse(ClusterProfile, {**profile, "images": images}, "with these images")
+
+
+def test_images_that_were_not_pushed_are_not_called_pinned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, calls = make_images(tmp_path, monkeypatch, "docker", "fio", "--tag", "t1")
+    assert status == 0
+    assert len([call for call in calls if "--file" in call]) == 1
+    printed = capsys.readouterr().out
+    assert "unpinned_images" in printed
+    assert "fio: plumbline/fio:t1" in printed
+    assert "sha256" not in printed
+
+
+def test_an_engine_that_fails_ends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "ENGINE", "#!/bin/sh\necho x >> $CALLS\nexit 3\n")
+    status, calls = make_images(tmp_path, monkeypatch, "docker", "--tag", "t1")
+    assert (status, len(calls)) == (3, 1)
+    assert "failed: docker build" in capsys.readouterr().err
