@@ -46,6 +46,7 @@ class LaunchOperator(KubernetesPodOperator):
     def __init__(self, *, run_dir: str, batch_id: str, **kwargs: Any) -> None:
         super().__init__(
             do_xcom_push=False,
+            deferrable=False,  # whatever Airflow's default is: launches of a run follow each other
             on_finish_action="delete_pod",
             log_events_on_failure=True,
             log_pod_spec_on_failure=False,

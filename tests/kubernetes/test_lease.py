@@ -34,7 +34,9 @@ def _api(cluster: FakeCluster) -> Api:
 
 def test_a_lease_names_its_holder_and_is_given_back(api: Api) -> None:
     lease.acquire(api, profile(), "run-1", "nightly", HOUR)
-    with pytest.raises(ClusterBusyError, match=r"cluster lab is busy: Lease plumbline-lab: run run-1 .*nightly.*until"):
+    with pytest.raises(
+        ClusterBusyError, match=r"cluster lab is busy: Lease plumbline: run run-1 \(nightly\) on .* until"
+    ):
         lease.acquire(api, profile(), "run-2", "acceptance", HOUR)
     lease.acquire(api, profile(), "run-1", "nightly", HOUR)
     lease.release(api, profile(), "run-2")
@@ -42,6 +44,12 @@ def test_a_lease_names_its_holder_and_is_given_back(api: Api) -> None:
     lease.release(api, profile(), "run-1")
     assert lease.current(api, profile()) is None
     lease.acquire(api, profile(), "run-2", "acceptance", HOUR)
+
+
+def test_another_profile_of_the_same_cluster_waits_too(api: Api) -> None:
+    lease.acquire(api, profile(), "run-1", "nightly", HOUR)
+    with pytest.raises(ClusterBusyError, match="cluster rack-7 is busy"):
+        lease.acquire(api, profile({"name": "rack-7"}), "run-2", "acceptance", HOUR)
 
 
 def test_an_expired_lease_is_taken_over(api: Api) -> None:

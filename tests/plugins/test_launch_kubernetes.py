@@ -157,7 +157,12 @@ def test_what_ends_the_pod_is_recorded_and_tried_again_only_where_that_may_help(
         nothing_is_left(cluster)
 
 
+def quota_full(cluster: FakeCluster) -> None:
+    cluster.api.quota_full = True
+
+
 STARTS = {
+    "quota": (quota_full, "quota", "exceeded quota"),
     "image pull back-off": (lambda c: c.bad_images.update({"nccl-tests": None}), "image_pull", "not found"),
     "7 of 8 GPUs": (
         lambda c: c.store.change(("nodes", "", "n1"), lambda n: n["status"]["allocatable"].update({GPU: "7"})),
@@ -182,13 +187,9 @@ def test_a_pod_that_can_not_start_is_given_up_with_the_reason(cluster: FakeClust
     nothing_is_left(cluster)
 
 
-def test_a_pod_that_the_quota_refuses_is_a_matter_for_the_task(cluster: FakeCluster, tmp_path: Path) -> None:
-    from airflow.sdk.exceptions import AirflowException
-
-    cluster.api.quota_full = True
-    run = begin(cluster, tmp_path, SINGLE)
-    with pytest.raises(AirflowException, match="exceeded quota"):
-        operator(run).execute(context())
+def test_a_default_of_deferring_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE", "True")
+    assert LaunchOperator(task_id="launch", run_dir="x", batch_id="y").deferrable is False
 
 
 def test_an_api_that_is_down_while_the_pod_runs(cluster: FakeCluster, tmp_path: Path, groups: list[list[str]]) -> None:

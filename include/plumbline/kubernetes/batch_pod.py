@@ -47,13 +47,15 @@ class BatchPod:
             profile.model_dump(mode="json"), batch_id, specs, evidence_in_pods(profile, evidence)
         )
         self.single = pods.on_one_node(specs)
+        self._refusal: tuple[Code, str] | None = None
 
     # -- in ---------------------------------------------------------------------------------------------------------
 
     def put(self, manifest: Mapping[str, Any]) -> Pod | None:
         """Give this batch's pod: the one that is there, or a new one from `manifest`.
 
-        None where a pod of it is on a node that doesn't answer and so can't be proved to have ended. Raises ApiError.
+        None where the API refuses it, and where a pod of it is on a node that doesn't answer and so can't be proved to
+        have ended. Raises ApiError when the API doesn't answer.
         """
         end = time.monotonic() + 2 * self.settings.waits.grace_s + self.settings.waits.node_lost_s
         number = 1
@@ -72,8 +74,12 @@ class BatchPod:
             try:
                 return self.api.create(self.path, _named(manifest, number))
             except ApiError as error:
-                if error.status != 409 or number >= _NAMES:
+                if error.outage:
                     raise
+                if error.status != 409 or number >= _NAMES:
+                    code = Code.QUOTA if "exceeded quota" in str(error) else Code.INFRASTRUCTURE
+                    self._refusal = (code, str(error))
+                    return None
                 number += 1  # a pod that is being removed keeps its name to its end
 
     def _there(self) -> list[dict[str, Any]]:
@@ -161,7 +167,7 @@ class BatchPod:
         faults = []
         if pod is None:
             reason = f"an earlier pod of this batch is still on node {self.specs[0].nodes[0]} and can't be removed"
-            faults = self._record_all(Code.NODE_LOST, reason)
+            faults = self._record_all(*(self._refusal or (Code.NODE_LOST, reason)))
         else:
             if diagnosis.phase(pod) == "Succeeded":
                 self._wait_for_records()

@@ -1,7 +1,8 @@
 """One run per cluster at a time, for everybody who reaches its API: a Lease that names its holder.
 
-The file lock beside the results knows only those who share that file system. The Lease ends when it is given back or
-when it expires.
+The file lock beside the results knows only those who share its file system. There is one Lease in a namespace, whatever
+the profile's name: parts of a cluster that may be measured at the same time belong in namespaces of their own. It ends
+when it is given back or when it expires.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from plumbline.kubernetes.access import settings_of
 from plumbline.kubernetes.api import Api, ApiError
 
 _RUN = "plumbline/run"
+NAME = "plumbline"
 _MICROSECONDS = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 
@@ -28,7 +30,7 @@ def acquire(api: Api, profile: ClusterProfile, run_id: str, holder: str, lease: 
         held = holder_of(found)
         if held is not None and held["run_id"] != run_id:
             raise ClusterBusyError(
-                f"cluster {profile.name} is busy: Lease {name}: run {held['run_id']} ({held['holder']}) holds it since "
+                f"cluster {profile.name} is busy: Lease {name}: run {held['holder']} holds it since "
                 f"{held['since']}, until {held['until']} at the latest"
             )
         own = held is not None
@@ -78,7 +80,7 @@ def holder_of(lease: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
 
 def _place(profile: ClusterProfile) -> tuple[str, str]:
     namespace = settings_of(profile).namespace
-    return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases", f"plumbline-{profile.name}"
+    return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases", NAME
 
 
 def _read(api: Api, path: str) -> dict[str, Any] | None:
@@ -96,7 +98,7 @@ def _body(profile: ClusterProfile, run_id: str, holder: str, lease: timedelta, *
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
         "metadata": {
-            "name": f"plumbline-{profile.name}",
+            "name": NAME,
             "labels": {"app.kubernetes.io/name": "plumbline", "plumbline/cluster": profile.name, _RUN: run_id},
         },
         "spec": {
