@@ -39,12 +39,13 @@ def through_dag(run_dir: Path) -> Any:
     from airflow.sdk import DAG, chain
 
     from plumbline import stages
+    from plumbline.tracking.run_directory import RunDirectory
     from plumbline_airflow.launch import LaunchOperator
 
     with DAG("launches_through_plumbline", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
         chain(*(
             LaunchOperator(task_id=f"launch_{n}", run_dir=str(run_dir), batch_id=batch, pool="plumbline")
-            for n, batch in enumerate(stages.batch_ids(stages.RunDirectory.open(run_dir)))
+            for n, batch in enumerate(stages.batch_ids(RunDirectory.open(run_dir)))
         ))  # fmt: skip
     return dag
 
@@ -91,6 +92,7 @@ def seconds_of(dag_id: str, run_dir: Path) -> float:
 def measure_pairs(pairs: int) -> dict[str, Any]:
     """Give seconds through Plumbline and bare; both DAGs ran once before, so that imports are behind them."""
     from plumbline import stages
+    from plumbline.tracking.run_directory import RunDirectory
 
     def prepared() -> Path:
         return stages.prepare("overhead", "overhead", {}, trigger="benchmark", holder_pid=os.getpid()).path
@@ -100,7 +102,7 @@ def measure_pairs(pairs: int) -> dict[str, Any]:
         took = seconds_of("launches_through_plumbline", run_dir)
         left = len(list((run_dir / "evidence" / "records").glob("*.json")))
         stages.seal(run_dir)
-        if left != len(stages.RunDirectory.open(run_dir).plan().launches):
+        if left != len(RunDirectory.open(run_dir).plan().launches):
             raise RuntimeError(f"{run_dir}: {left} records")
         return took
 
