@@ -295,6 +295,14 @@ def test_rows_of_one_cause_are_one_reason_and_all_counted():
     assert blocks == [True] * 7 + [False] * 4
 
 
+def test_one_reason_for_many_nodes_names_none_of_them():
+    rows = [replace(row(Code.NO_BASELINE, f"fio-n1-g{n}-r1", "iops", n), node=f"n{n}") for n in range(5)]
+    [one] = grouped(rows)
+    assert one.node is None
+    [one] = grouped([replace(item, node="n1") for item in rows])
+    assert one.node == "n1"
+
+
 @given(st.lists(verdicts(), max_size=12))
 def test_grouping_loses_no_kind(items: list[Verdict]):
     assert {item.kind for item in grouped(items)} == {item.kind for item in items}

@@ -187,7 +187,10 @@ def _as_one(members: Sequence[Verdict]) -> Verdict:
     message = f"{len(members)} rows ({', '.join(names[:4])}{more}), first {first.place}: {first.message}"
     place = first.launch_id if first.kind is VerdictKind.NOT_RUN and first.launch_id else f"{first.benchmark}"
     indicator = names[0] if len(names) == 1 else None
-    return replace(first, place=place, message=message, indicator=indicator, params=None, actual=None, expected=None)
+    node = first.node if all(item.node == first.node for item in members) else None
+    return replace(
+        first, place=place, message=message, indicator=indicator, node=node, params=None, actual=None, expected=None
+    )
 
 
 def _count_problems(judged: Judged) -> list[Verdict]:

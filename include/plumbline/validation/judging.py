@@ -65,6 +65,8 @@ def judge_run(run: RunDirectory) -> dict[str, Any]:
 
 def _with_nodes(reason: dict[str, Any], readout: Readout) -> dict[str, Any]:
     """Name the node, or those of a small group, in its place: whoever is called at night needs names, no numbers."""
+    if reason["place"] == reason["benchmark"]:  # many places in one reason
+        return reason
     if reason["node"]:
         named = reason["node"] in reason["place"]
         return reason if named else {**reason, "place": f"{reason['place']}, node {reason['node']}"}
