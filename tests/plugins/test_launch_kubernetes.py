@@ -290,3 +290,15 @@ def test_a_launcher_whose_node_is_lost_is_followed_by_another(cluster: FakeClust
     assert list(outcomes(run).values())[-1] == "exited"
     cluster.node_back("cpu")
     nothing_is_left(cluster)
+
+
+def test_a_launcher_that_runs_out_of_memory_is_not_the_benchmarks_fault(cluster: FakeCluster, tmp_path: Path) -> None:
+    run = begin(cluster, tmp_path, GANG, "sleep 60", waits={"orphan_s": 2})
+    thread = meanwhile(operator(run).execute, context(try_number=2))
+    begun(run, GANG)
+    cluster.oom(next(p for p in cluster.store.all("pods") if "plumbline/launch" not in p["metadata"]["labels"]))
+    thread.join(60)
+    [record] = records(run).values()
+    assert (record["outcome"], record["code"]) == ("infrastructure", "infrastructure")
+    assert record["reason"].startswith("launcher: node cpu: OOMKilled")
+    nothing_is_left(cluster)

@@ -18,7 +18,7 @@ from plumbline.execution import pods
 from plumbline.kubernetes import diagnosis, files
 from plumbline.kubernetes.access import connect, settings_of
 from plumbline.kubernetes.api import Api, ApiError
-from plumbline.model import Code, LaunchSpec, Outcome
+from plumbline.model import KIND_OF_CODE, Code, LaunchSpec, Outcome, VerdictKind
 
 Progress = Callable[[str], None]
 Pod = Mapping[str, Any]
@@ -194,6 +194,8 @@ class BatchPod:
         if not silent and not stopped:
             return []
         code, reason = diagnosis.explain_pod(self.api, self.namespace, pod)
+        if not self.single and KIND_OF_CODE[code] is VerdictKind.FAIL:
+            code, reason = Code.INFRASTRUCTURE, f"launcher: {reason}"  # its memory and time are not the benchmark's
         codes = self._record(silent, code, reason)
         if code in diagnosis.DISRUPTIONS:
             codes += self._record(stopped, code, reason)
