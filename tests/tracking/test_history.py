@@ -11,7 +11,6 @@ from plumbline.tracking.history import (
     approval,
     approved_runs,
     is_approved,
-    last_measured,
     load_history,
     rows_of,
     series,
@@ -258,39 +257,3 @@ def test_versions_and_params_are_series_of_their_own(tmp_path: Path):
     found = series(load_history(tmp_path, "local", origin=Origin.MEASURED))
     assert all(len(line.points) == 1 for line in found.values())
     assert {key.benchmark_version for key in found} == {"1", "2"}
-
-
-# -- last measured ---------------------------------------------------------------------------------------------------
-
-
-def test_a_node_was_last_measured_alone_or_in_a_group(tmp_path: Path):
-    base = Scenario(cluster="h100", nodes=3, device=Device.GPU)
-    old = build_run(tmp_path, base, seed=1)
-    later = base.when + timedelta(days=5)
-    new = build_run(tmp_path, base, seed=2, when=later, excluded={"n0002": "in repair"})
-    found = last_measured(tmp_path, "h100", origin=Origin.MEASURED)
-    assert {name: item.run_id for name, item in found.items()} == {
-        "n0001": new.run_id,
-        "n0002": old.run_id,
-        "n0003": new.run_id,
-    }
-    assert found["n0002"].nights_before(new.run_id) == 5 and found["n0001"].nights_before(new.run_id) == 0
-    assert set(last_measured(tmp_path, "h100", origin=Origin.SIMULATED)) == set()
-    assert last_measured(tmp_path, "h100", origin=Origin.MEASURED, before=new.run_id)["n0001"].run_id == old.run_id
-
-
-def test_a_node_that_yielded_no_number_was_not_measured(tmp_path: Path):
-    base = Scenario(cluster="h100", nodes=2, device=Device.GPU)
-    run = build_run(tmp_path, base)
-    launches = [spec.launch_id for spec in run.plan().launches if "n0002" in spec.nodes]
-    failing = dict.fromkeys(launches, "exit code 1")
-    build_run(tmp_path / "other", base, failing_launches=failing)
-    found = last_measured(tmp_path / "other", "h100", origin=Origin.MEASURED)
-    assert set(found) == {"n0001"}
-
-
-def test_looking_back_ends_when_every_node_is_found(four):
-    results, runs = four
-    found = last_measured(results, "local", origin=Origin.MEASURED, nodes=["local-0"], newest=1)
-    assert found["local-0"].run_id == runs[-1].run_id
-    assert last_measured(results, "local", origin=Origin.MEASURED, benchmark="no_such") == {}

@@ -7,15 +7,15 @@ files are not those that its judge wrote is skipped, with the reason; a row that
 from __future__ import annotations
 
 import statistics
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from plumbline.errors import OutputError
 from plumbline.model import MEASUREMENT_COLUMNS, Code, Origin, VerdictKind
-from plumbline.tracking.judged_run import LAUNCHES, MEASUREMENTS, VERDICT, VERDICTS, why_untrusted
-from plumbline.tracking.run_directory import RunDirectory, find_runs, misplaced, run_time
+from plumbline.tracking.judged_run import MEASUREMENTS, VERDICT, VERDICTS, why_untrusted
+from plumbline.tracking.run_directory import RunDirectory, find_runs, misplaced
 
 _INTEGERS = ("attempt", "wave", "group", "node_count", "repeat")
 _INVALID_KEYS = ("launch_id", "indicator", "node", "params")
@@ -80,19 +80,6 @@ class Series:
     key: SeriesKey
     unit: str
     points: tuple[Point, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LastMeasured:
-    """When a node was last measured."""
-
-    node: str
-    run_id: str
-    measured_at: str
-
-    def nights_before(self, run_id: str) -> int:
-        """Give whole days from this measurement's run to another run."""
-        return (run_time(run_id) - run_time(self.run_id)).days
 
 
 def load_history(
@@ -321,51 +308,3 @@ def _named(found: Mapping[tuple[Any, ...], list[Point]], names: Sequence[str]) -
         unit = fields.pop("unit")
         key = SeriesKey(**{"group": None, "node": None, "gpu": None, **fields})
         yield key, Series(key=key, unit=unit, points=tuple(points))
-
-
-# -- what has gone stale ---------------------------------------------------------------------------------------------
-
-
-def last_measured(
-    results: Path,
-    cluster: str,
-    *,
-    origin: Origin,
-    before: str | None = None,
-    benchmark: str | None = None,
-    nodes: Collection[str] | None = None,
-    newest: int = 60,
-) -> dict[str, LastMeasured]:
-    """Give when each node last yielded a number, alone or as a member of a group; unknown nodes are absent.
-
-    Looks back `newest` usable runs at most, and no further than needed when `nodes` are given.
-    """
-    found: dict[str, LastMeasured] = {}
-    looked = 0
-    for run in reversed(_earlier(results, cluster, None, before)):
-        if looked >= newest or (nodes is not None and set(nodes) <= found.keys()):
-            break
-        if _why_unusable(run, origin) is not None:
-            continue
-        looked += 1
-        for node, at in _measured_nodes(run, benchmark):
-            known = found.get(node)
-            if known is None or (known.run_id == run.run_id and at > known.measured_at):
-                found[node] = LastMeasured(node=node, run_id=run.run_id, measured_at=at)
-    return found
-
-
-def _measured_nodes(run: RunDirectory, benchmark: str | None) -> Iterable[tuple[str, str]]:
-    import pyarrow.dataset as ds
-
-    columns = ["launch_id", "node", "measured_at", "run_id", *_INVALID_KEYS]
-    wanted = None if benchmark is None else ds.field("benchmark") == benchmark
-    table = _read([run], wanted, list(dict.fromkeys(columns)))
-    try:
-        members = {item["launch_id"]: item["nodes"] for item in run.read_derived(LAUNCHES)}
-    except (OutputError, KeyError, TypeError):
-        members = {}
-    rows = {*zip(*(table[name].to_pylist() for name in ("launch_id", "node", "measured_at")), strict=True)}
-    for launch_id, node, at in rows:
-        for name in [node] if node is not None else members.get(launch_id, ()):
-            yield name, at
