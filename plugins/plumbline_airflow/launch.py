@@ -110,7 +110,6 @@ class LaunchOperator(KubernetesPodOperator):
     def _launch_in_pod(self, context: Context) -> None:
         from plumbline.errors import ConfigError  # noqa: PLC0415 - not needed to parse a DAG
         from plumbline.kubernetes.batch_pod import BatchPod  # noqa: PLC0415
-        from plumbline.kubernetes.files import without_answer  # noqa: PLC0415
 
         with errors_explained():
             run = self._run()
@@ -118,11 +117,10 @@ class LaunchOperator(KubernetesPodOperator):
             if run.sealed:
                 raise ConfigError(f"{run.run_id} is sealed: nothing can be added to it")
             specs = self._planned(plan)
-            if not without_answer(run.evidence, specs):
-                say(f"{self.batch_id}: every launch has an answer already")
+            self._batch = BatchPod(profile, self.batch_id, specs, run.evidence, say)
+            if self._batch.answered():
                 return
             self._reach(profile)
-            self._batch = BatchPod(profile, self.batch_id, specs, run.evidence, say)
             self.pod_template_dict = self._batch.manifest
             super().execute(context)
 

@@ -231,6 +231,7 @@ def test_a_pod_that_ended_meanwhile_is_accounted_for_and_not_run_again(cluster: 
     operator(run).execute(context(try_number=2))
     assert list(outcomes(run)) == ["nccl_tests-n1-g0-r1.a1"]
     assert len(cluster.containers) == 1
+    nothing_is_left(cluster)
 
 
 def test_a_task_that_is_killed_takes_its_pods_along(

@@ -17,7 +17,6 @@ from plumbline.kubernetes.access import connect, settings_of
 from plumbline.kubernetes.api import ApiError
 from plumbline.kubernetes.batch_pod import BatchPod
 from plumbline.kubernetes.doctor import State, quick_checks
-from plumbline.kubernetes.files import without_answer
 from plumbline.kubernetes.inventory import read_inventory
 from plumbline.kubernetes.reaper import reap_run, remains
 from plumbline.model import LaunchSpec
@@ -46,10 +45,8 @@ def launch(profile: ClusterProfile, specs: Sequence[LaunchSpec], evidence: Path,
     """Run a batch in its pod, again where infrastructure stopped it and that may have passed. Raises LaunchError."""
     batch_id = f"{specs[0].benchmark}-n{specs[0].node_count}"
     for _ in range(1 + settings_of(profile).retries):
-        if not without_answer(evidence, specs):
-            return
         pod = BatchPod(profile, batch_id, specs, evidence, progress)
-        if not run_pod(pod):
+        if pod.answered() or not run_pod(pod):
             return
         time.sleep(RETRY_PAUSE_S)
 

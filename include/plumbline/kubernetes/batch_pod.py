@@ -217,6 +217,18 @@ class BatchPod:
             files.record_fault(spec, self.evidence, code, reason)
         return [code] * len(specs)
 
+    def answered(self) -> bool:
+        """Say whether nothing is left to run; then remove what a try that was killed has left of this batch."""
+        if files.without_answer(self.evidence, self.specs):
+            return False
+        self.say(f"{self.batch_id}: every launch has an answer already")
+        try:
+            for pod in self._there():
+                self.remove(str(pod["metadata"]["name"]))
+        except ApiError as error:
+            self.say(f"what may be left of its pods is removed when the run is sealed: {error}")
+        return True
+
     def remove(self, name: str, *, patience_s: float = 20.0) -> None:
         """Ask for the pod to be removed, and with it what it owns."""
         try:
