@@ -29,18 +29,25 @@ def shell(script: str) -> tuple[str, ...]:
     return ("sh", "-c", script)
 
 
-def ranks(script: str, nodes: Sequence[str], per_node: int = 1) -> tuple[str, ...]:
-    """Give the argv of a benchmark of several nodes, as the real ones are started."""
-    return (PYTHON, "-m", "plumbline_bench.mpi_ranks", "--hosts", ",".join(nodes), "--per-node", str(per_node), "--",
-            "sh", "-c", script)  # fmt: skip
+def ranks(script: str, nodes: Sequence[str], python: str = PYTHON) -> tuple[str, ...]:
+    """Give the argv of a benchmark of several nodes, as the real ones are started: one rank a node."""
+    hosts = ("--hosts", ",".join(nodes), "--per-node", "1")
+    return (python, "-m", "plumbline_bench.mpi_ranks", *hosts, "--", "sh", "-c", script)
 
 
-def launches(groups: Sequence[Sequence[str]], script: str, timeout_s: float = 30.0, **changes: Any) -> list[LaunchSpec]:
+def launches(
+    groups: Sequence[Sequence[str]],
+    script: str,
+    timeout_s: float = 30.0,
+    python: str = PYTHON,
+    programs: str = str(ROOT / "docker" / "bench"),
+    **changes: Any,
+) -> list[LaunchSpec]:
     """Give one launch of a shell script for each group of nodes."""
     return [
         spec(
-            nodes, group=group, argv=ranks(script, nodes) if len(nodes) > 1 else shell(script),
-            env={"PYTHONPATH": str(ROOT / "docker" / "bench")}, timeout_s=timeout_s, **changes,
+            nodes, group=group, argv=ranks(script, nodes, python) if len(nodes) > 1 else shell(script),
+            env={"PYTHONPATH": programs}, timeout_s=timeout_s, **changes,
         )
         for group, nodes in enumerate(groups)
     ]  # fmt: skip

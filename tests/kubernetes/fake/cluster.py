@@ -145,6 +145,9 @@ class FakeCluster:
 
     def _delete(self, key: Key, grace_s: int | None) -> None:
         body = self.store.get(key)
+        if key[0] == "namespaces":
+            for inner in [k for k in list(self.store.objects) if k[1] == key[2]]:
+                self._delete(inner, 0)
         if key[0] != "pods" or body is None:
             self.store.remove(key)
             return
@@ -184,15 +187,16 @@ class FakeCluster:
     def _event(self, about: Body, reason: str, message: str, kind: str = "Warning") -> None:
         metadata = about["metadata"]
         name = f"{metadata['name']}.{reason.lower()}"
-        reference = {"kind": about["kind"], "name": metadata["name"], "namespace": NAMESPACE, "uid": metadata["uid"]}
+        space = metadata["namespace"]
+        reference = {"kind": about["kind"], "name": metadata["name"], "namespace": space, "uid": metadata["uid"]}
         body = {
             "metadata": {"name": name}, "involvedObject": reference, "reason": reason, "message": message,
             "type": kind, "firstTimestamp": now(), "lastTimestamp": now(), "count": 1,
         }  # fmt: skip
         try:
-            self.store.create("events", NAMESPACE, body)
+            self.store.create("events", space, body)
         except ConflictError:
-            self.store.change(("events", NAMESPACE, name), lambda e: e.update(lastTimestamp=now(), message=message))
+            self.store.change(("events", space, name), lambda e: e.update(lastTimestamp=now(), message=message))
 
     def _nodes(self) -> None:
         """Mark silent nodes, and evict from them what tolerates that no longer. The kubelet hears none of it."""
@@ -235,13 +239,14 @@ class FakeCluster:
         metadata = {**template["metadata"], "generateName": name, "ownerReferences": [{**owner, "controller": True}]}
         status = {"phase": "Pending", "conditions": []}
         body = {"metadata": metadata, "spec": template["spec"], "status": status}
-        return self.store.create("pods", NAMESPACE, body)["metadata"]["name"]
+        return self.store.create("pods", job["metadata"]["namespace"], body)["metadata"]["name"]
 
     def _judge_job(self, job: Body) -> None:
         """Fail a Job with its first pod (backoffLimit 0), and remove the others."""
         if any(c["type"] in ("Failed", "Complete") for c in job.get("status", {}).get("conditions", ())):
             return
-        there = [self.store.get(("pods", NAMESPACE, name)) for name in self._jobs[job["metadata"]["uid"]]]
+        space = job["metadata"]["namespace"]
+        there = [self.store.get(("pods", space, name)) for name in self._jobs[job["metadata"]["uid"]]]
         phases = [pod["status"]["phase"] if pod else "Failed" for pod in there]
         overdue = self._age(job) > job["spec"].get("activeDeadlineSeconds", 1e9)
         if "Failed" in phases or overdue:

@@ -19,6 +19,7 @@ KINDS = {
     "priorityclasses": ("scheduling.k8s.io/v1", "PriorityClass"), "serviceaccounts": ("v1", "ServiceAccount"),
     "configmaps": ("v1", "ConfigMap"), "services": ("v1", "Service"),
     "localqueues": ("kueue.x-k8s.io/v1beta1", "LocalQueue"),
+    "roles": ("rbac.authorization.k8s.io/v1", "Role"), "rolebindings": ("rbac.authorization.k8s.io/v1", "RoleBinding"),
     "resourceclaimtemplates": ("resource.k8s.io/v1", "ResourceClaimTemplate"),
 }  # fmt: skip
 
