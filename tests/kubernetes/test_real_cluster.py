@@ -6,8 +6,8 @@ Runs where KUBECONFIG and two more variables are set:
     KUBERNETES_TEST_RESULTS   a directory that is the same store here and, as hostPath, on every node
 
 KUBERNETES_TEST_PYTHON, _PACKAGE and _PROGRAMS say where things are in the image (/usr/bin/python3,
-/opt/plumbline/include, /opt/plumbline/bench). KUBERNETES_TEST_RESOURCE names GPUs, such as nvidia.com/gpu; each node has
-KUBERNETES_TEST_COUNT of them. Without it, pods ask for none.
+/opt/plumbline/include, /opt/plumbline/bench). KUBERNETES_TEST_RESOURCE names GPUs, such as nvidia.com/gpu; each node
+has KUBERNETES_TEST_COUNT of them. Without it, pods ask for none.
 """
 
 from __future__ import annotations

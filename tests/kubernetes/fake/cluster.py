@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import threading
 import time
 import traceback
@@ -40,6 +41,8 @@ class FakeCluster:
         self._down: dict[str, float] = {}
         self._jobs: dict[str, list[str]] = {}
         self._addresses = 0
+        self._network = f"127.{random.randint(1, 254)}.{random.randint(0, 254)}"
+        """Pods of two fake clusters on one machine must not meet."""
         self._stop = threading.Event()
         self.errors: list[str] = []
         account = folder / "account"
@@ -338,7 +341,7 @@ class FakeCluster:
 
     def _start(self, pod: Body) -> None:
         self._addresses += 1
-        address = f"127.1.{self._addresses // 250}.{self._addresses % 250 + 1}"
+        address = f"{self._network}.{self._addresses}"
         folder = self.folder / "pods" / pod["metadata"]["uid"]
         container = Container(pod, address, folder, self._service)
         self.containers[pod["metadata"]["uid"]] = container
