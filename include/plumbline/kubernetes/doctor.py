@@ -44,9 +44,9 @@ class Check:
 
 OWN_VERBS = (
     ("", "pods", "get list watch create delete"), ("", "pods/log", "get"), ("", "events", "list"),
-    ("batch", "jobs", "get list delete"), ("coordination.k8s.io", "leases", "get create update delete"),
+    ("batch", "jobs", "get list create delete"), ("coordination.k8s.io", "leases", "get create update delete"),
 )  # fmt: skip
-"""What this side needs in the namespace: group, resource, verbs."""
+"""What this side needs in the namespace: group, resource, verbs. Jobs are created in dry runs only."""
 LAUNCHER_VERBS = (("", "pods", "get list watch"), ("", "events", "list"), ("batch", "jobs", "get list create delete"))
 """What launchers need in the namespace."""
 CLUSTER_VERBS = (("", "nodes", "list"), ("", "pods", "list"))
