@@ -124,7 +124,7 @@ class ClusterProfile(Document):
     benchmarks: dict[str, dict[str, Scalar]] = {}
     """Parameters of benchmarks that depend on the cluster (sizes that fit); a suite's own parameters win."""
     images: dict[str, str] = {}
-    """Image of each benchmark, by digest; `launcher` names that of launchers of groups of one node, where it is another."""
+    """Image of each benchmark, by digest; `launcher` is that of launchers of groups of one node, where it differs."""
     kubernetes: Kubernetes | None = None
     simulation: dict[str, Any] = {}
 

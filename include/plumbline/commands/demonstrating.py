@@ -68,9 +68,8 @@ def _demo(chosen: argparse.Namespace) -> int:
             lines.append(line)
             write_nights(out / "nights.html", lines, profile.name, chosen.suite)
             print(f"{time.monotonic() - started:6.0f} s  {line.text()}", flush=True)
-    print(
-        f"\npage:    {out / 'nights.html'}\nreports: {out / 'results' / 'latest' / 'derived' / 'report.html'} is the last"
-    )
+    print(f"\npage:    {out / 'nights.html'}")
+    print(f"reports: {out / 'results' / 'latest' / 'derived' / 'report.html'} is the last")
     print(f"MLflow:  {Path(sys.executable).parent}/mlflow server --backend-store-uri sqlite:///{out / 'mlflow.db'}")
     return ExitCode.OK
 
