@@ -149,12 +149,12 @@ class _Columns:
                 moved[:, 0, k] = np.fmin(tops[operation], most)
             found["ceiling_limit"] = moved
         if self._of_peers:
-            for source, target in (("lower", "peer_lower"), ("warn_lower", "warn_lower")):
-                floors = self._fixed.get(source, np.full(len(sheet.kinds), np.nan))
-                moved = np.broadcast_to(floors if target == "warn_lower" else np.nan, shape).copy()
-                for k in self._of_peers:
-                    moved[:, 0, k] = spread_limits(sheet.values[:, :, k], float(floors[k]), sigmas)
-                found[target] = moved
+            fail, warn = (self._fixed.get(name, np.full(shape[2], np.nan)) for name in ("lower", "warn_lower"))
+            peer_lower, warn_lower = np.full(shape, np.nan), np.broadcast_to(warn, shape).copy()
+            for k in self._of_peers:
+                ordinary = spread_limits(sheet.values[:, :, k], float(np.fmax(fail[k], warn[k])), sigmas)
+                peer_lower[:, 0, k], warn_lower[:, 0, k] = np.minimum(fail[k], ordinary), np.minimum(warn[k], ordinary)
+            found["peer_lower"], found["warn_lower"] = peer_lower, warn_lower
             found["lower"] = np.where(
                 [k in self._of_peers for k in range(shape[2])], np.nan, found.get("lower", np.nan)
             )
@@ -162,15 +162,16 @@ class _Columns:
 
 
 def spread_limits(values: NDArray[Any], floor: float, sigmas: float) -> NDArray[Any]:
-    """Give the lowest ordinary share of each night's peers, [T, M] to [T]; an open floor stays open.
+    """Give the lowest share of each night's peers that their scatter makes ordinary, [T, M] to [T].
 
-    The limit is the floor or lower, so only nights with a share below the floor need their own.
+    The limit is the floor or lower, so only nights with a share below the highest floor need their own; for the others
+    it is left open: infinite.
     """
     import numpy as np
 
-    found = np.full(len(values), floor)
+    found = np.full(len(values), np.inf)
     for t in np.flatnonzero((values < floor).any(axis=1)).tolist():
-        found[t] = spread_limit(values[t], floor, sigmas)
+        found[t] = spread_limit(values[t], np.inf, sigmas)
     return found
 
 

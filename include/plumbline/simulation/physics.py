@@ -84,9 +84,12 @@ def group_bandwidth(truth: Truth, groups: Groups, rng: Draws, model: HardwareMod
     import numpy as np
 
     line = model.nic_gbit_s / 8
-    met = rng.random((len(groups.index), *truth.flap.shape[1:])) < truth.flap[groups.index].max(axis=1)
-    rails = np.minimum(truth.nic, truth.pcie * truth.host * model.host_to_device / line)[groups.index].min(axis=1)
-    rails = np.where(met, rails * (1 - truth.flap[groups.index].max(axis=1)), rails)
+    drawn = rng.random((len(groups.index), *truth.flap.shape[1:]))
+    path = np.minimum(truth.nic, truth.pcie * truth.host * model.host_to_device / line)
+    rails = path[groups.index].min(axis=1)
+    if truth.flap.any():
+        flap = truth.flap[groups.index].max(axis=1)
+        rails = np.where(drawn < flap, rails * (1 - flap), rails)
     node = rails.min(axis=1) * line * model.rails
     leaves = truth.leaf_of[groups.index]
     spans = (leaves != leaves[:, :1]).any(axis=1)
