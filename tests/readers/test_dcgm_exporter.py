@@ -175,3 +175,10 @@ def test_damage_never_raises_anything_else(data):
 def test_sniff():
     assert reader.sniff(PAGE) == 1
     assert reader.sniff("node_load1 0.5\n") == 0
+
+
+def test_a_help_text_of_another_quantity_makes_the_page_doubtful():
+    text = PAGE.replace("(in mJ)", "(in us)")
+    found = outcome(reader, text)
+    assert found.status is not Status.COMPLETE
+    assert "Total energy consumption" in found.end.reason

@@ -48,6 +48,8 @@ _SAMPLE = re.compile(r"[ \t]*(\S.*?)(?:[ \t]+(-?\d{10,16}(?:\.\d{1,9})?))?[ \t]*
 _LABEL = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*"((?:[^"\\]|\\.)*)"')
 _VALUE = re.compile(r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][-+]?\d{1,3})?")
 _HELP = re.compile(r"# HELP (DCGM_\w{1,100}) ?(.*)")
+_TIMES_AND_ENERGIES = {"ns": ("us", "ms"), "mJ": ("J",)}
+"""The units that a help text may name instead of the dictionary's."""
 _HELP_UNIT = re.compile(r"\(in (ns|us|ms|mJ|J)\)")
 _ESCAPES = {"\\n": "\n", '\\"': '"', "\\\\": "\\"}
 _CONSTANT = ("device", "modelName", "model_name", "pci_bus_id", "UUID", "uuid", "gpu_uuid", "gpu")
@@ -168,8 +170,11 @@ def _comment(page: _Page, line: str) -> None:
     page.eof = line.strip() == "# EOF"
     if match := _HELP.match(line):
         unit, item = _HELP_UNIT.search(match[2]), DCGM_FIELDS.get(match[1])
-        if unit and item and unit[1] != item.unit and item.unit in ("ns", "mJ"):
-            page.printed[match[1]] = unit[1]
+        if unit and item and unit[1] != item.unit:
+            if unit[1] in _TIMES_AND_ENERGIES.get(item.unit, ()):
+                page.printed[match[1]] = unit[1]
+            else:  # a help text of another field: which of the two the numbers are of, nobody can say
+                _damaged(page, line)
     parts = line.split(" ", 3)
     if len(parts) > 2 and parts[1] in ("HELP", "TYPE"):
         page.announced = page.announced or page.documented == parts[2]
