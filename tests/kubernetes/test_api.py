@@ -18,7 +18,9 @@ import pytest
 from plumbline.errors import ConfigError, LaunchError
 from plumbline.kubernetes import access
 from plumbline.kubernetes.api import Access, Api, ApiError, in_cluster
+from plumbline.kubernetes.mirror import Mirror
 from tests.kubernetes.profiles import profile
+from tests.kubernetes.runs import wait_for
 
 needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 
@@ -127,6 +129,21 @@ def test_a_watch_gives_changes_until_it_is_closed_or_too_old(server: Server) -> 
     with pytest.raises(ApiError, match="too old") as caught:
         list(api(server).watch("/x", {}, "5"))
     assert caught.value.status == 410
+
+
+def test_a_mirror_survives_what_is_no_answer_of_kubernetes(server: Server) -> None:
+    pod = {"metadata": {"uid": "u", "name": "p"}}
+    server.say(200, {"items": [], "metadata": {"resourceVersion": "1"}})
+    server.say(200, b"<html>a proxy's page</html>\n")
+    server.say(200, {"items": "nonsense"})
+    server.say(200, {"items": [pod], "metadata": {"resourceVersion": "2"}})
+    server.say(200, b"")
+    mirror = Mirror(api(server), "/x", "a=b")
+    mirror.start()
+    wait_for(mirror.objects)
+    mirror.stop()
+    assert [item["metadata"]["name"] for item in mirror.objects()] == ["p"]
+    assert not mirror.outage
 
 
 def test_deleting_what_is_gone_is_no_error(server: Server) -> None:

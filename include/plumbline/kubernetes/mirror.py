@@ -64,9 +64,10 @@ class Mirror:
                     version = self._list()
                 version = self._watch(version)
                 pause = _PAUSE_S[0]
-            except ApiError as error:
-                version = ""  # too old (410), refused for now, or down: begin anew with a list
-                self._outage = error.outage
+            except (ApiError, ValueError, KeyError, TypeError) as error:
+                # Too old (410), refused for now, down, or no Kubernetes that answers: begin anew with a list.
+                version = ""
+                self._outage = not isinstance(error, ApiError) or error.outage
                 self._stop.wait(pause)
                 pause = min(pause * 2, _PAUSE_S[1])
 
