@@ -103,6 +103,7 @@ def _suite(chosen: Scenario) -> Suite:
             "kind": "acceptance" if chosen.suite == "acceptance" else "nightly",
             "gate": {"blocks": blocks, "coverage_gaps_allowed": chosen.suite != "acceptance"},
             "note": STAMP,
+            "omitted": list(chosen.omitted),
             "benchmarks": [{"benchmark": name} for name in names],
         }
     )

@@ -49,6 +49,7 @@ class Scenario:
     kernel: str = "6.1.0-test"
     version: str = "1"
     params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    omitted: Sequence[str] = ()
     extra: Sequence[Verdict] = ()
     invalid: Sequence[str] = ()
     """Launches whose rows are judged INVALID."""

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from plumbline import __version__
+from plumbline.benchmarks import benchmarks
 from plumbline.clusters.profile import ClusterProfile, load_profile
 from plumbline.configuration import parse, project_root
-from plumbline.errors import ConfigError, OutputError
+from plumbline.errors import ConfigError, OutputError, near_match
 from plumbline.execution import kubernetes, lock
 from plumbline.execution.environment import hardware_identity, software_environment
 from plumbline.execution.launcher import launcher
@@ -48,6 +49,14 @@ def load(cluster: str, suite: str, settings: Mapping[str, Any]) -> tuple[Cluster
     profile, chosen = load_profile(cluster), load_suite(suite, dict(settings))
     if chosen.faults and profile.launcher != "simulated":
         raise ConfigError(f"--set faults: {profile.name} is a real cluster; faults are planted in simulated ones only")
+    if chosen.faults:
+        from plumbline.simulation.faults import load_scenario  # noqa: PLC0415 - only for simulated runs
+
+        load_scenario(chosen.faults, 0)
+    known = benchmarks()
+    if strange := sorted(set(profile.benchmarks) - set(known)):
+        where = f"profile {profile.name}: benchmarks"
+        raise ConfigError(f"{where}: no benchmark {strange[0]!r}{near_match(strange[0], known)}")
     if profile.repeatability is not None:
         given = {**chosen.baseline.model_dump(), **profile.repeatability.model_dump()}
         baseline = parse(Baseline, given, f"profile {profile.name}: repeatability")

@@ -12,6 +12,7 @@ from tests.run_builder import Scenario, build_run
 
 from plumbline import readers, stages
 from plumbline.cli import build_parser, main
+from plumbline.clusters.profile import PROFILES
 from plumbline.errors import ExitCode, OutputError
 from plumbline.tracking.history import load_history
 from plumbline.tracking.run_directory import RunDirectory
@@ -100,6 +101,7 @@ def test_a_cut_file_is_incomplete_and_another_format_unreadable(
         (["run", "--set", "repeet=2"], "did you mean 'repeats'"),
         (["run", "--set", "faults=x.yaml"], "real cluster"),
         (["plan", "--set", "nccl_tests.max_byte=1M"], "did you mean 'max_bytes'"),
+        (["run", "--cluster", "simulated-8", "--set", "faults=nowhere.yaml"], "nowhere.yaml: cannot read"),
         (["verify", "20260101T000000Z-000000"], "no run"),
         (["status", "--max-age", "soon"], "not an age"),
         (["history", "bus_bandwith_headline"], "did you mean 'bus_bandwidth_headline'"),
@@ -112,6 +114,14 @@ def test_wrong_use_is_named_and_exits_2(
     assert code == ExitCode.USAGE
     assert message in err
     assert list(results.glob("*/*/*")) == []
+
+
+def test_a_misspelt_benchmark_in_a_profile_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shipped = (PROFILES / "simulated-8.yaml").read_text().replace("name: simulated-8", "name: own")
+    (tmp_path / "own.yaml").write_text(shipped.replace("benchmarks:\n", "benchmarks:\n  nccl_test: {max_bytes: 1M}\n"))
+    code, _, err = run(capsys, "plan", "--cluster", str(tmp_path / "own.yaml"))
+    assert code == ExitCode.USAGE
+    assert "profile own: benchmarks: no benchmark 'nccl_test'; did you mean 'nccl_tests'?" in err
 
 
 def test_every_reader_is_listed_with_what_it_gives(capsys: pytest.CaptureFixture[str]) -> None:
@@ -192,7 +202,14 @@ def test_the_dead_mans_switch(results: Path, capsys: pytest.CaptureFixture[str])
     (newest.derived / "verdict.json").write_text("{}")
     found = json.loads(run(capsys, *arguments)[1])
     assert [item["run_id"] for item in found["unusable"]] == [newest.run_id] != [found["newest"]["run_id"]]
-    assert f"not to be trusted: {newest.run_id}" in run(capsys, *arguments[:-1])[1]
+    assert f"not counted: {newest.run_id}" in run(capsys, *arguments[:-1])[1]
+
+
+def test_a_run_of_a_part_of_the_suite_is_no_night(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_ = build_run(results, cluster="local", when=datetime.now(UTC) - timedelta(hours=1), omitted=("hpl_mxp",))
+    code, out, _ = run(capsys, "status", "--cluster", "local", "--max-age", "26h")
+    assert code == ExitCode.CLOSED
+    assert f"{run_.run_id}: only a part of the suite: without hpl_mxp" in out
 
 
 def test_prune_drops_raw_output_and_verify_says_so(results: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,7 @@ from plumbline.errors import ConfigError
 from plumbline.references.reference import FOLDER, load_references
 from plumbline.stages import load, prepare
 from plumbline.validation.limits import collect_limits, known_scatter
+from plumbline.validation.sealed_limits import read_limits
 
 
 def test_a_baseline_ends_with_the_hardware_that_made_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,6 +41,17 @@ def test_a_run_that_something_speaks_against_makes_no_baseline(tmp_path: Path, m
     assert found["approved_runs"] == found["baseline"] == []
     assert found["left_out"][0]["run_id"] == slow.run_id
     assert found["left_out"][0]["reason"].startswith("its gate is closed: outside_reference")
+
+
+def test_an_approved_run_that_is_being_judged_again_is_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shipped = load_references("local-cpu")
+    monkeypatch.setattr("plumbline.validation.limits.load_references", lambda hardware: shipped)
+    run = build_run(tmp_path, cluster="local")
+    run.add_decision({"kind": "approve_baseline", "by": "ann"})
+    (run.derived / "verdict.json").unlink()
+    found = collect_limits(run.profile(), run.suite(), tmp_path, "29991231T000000Z-000000")
+    assert found["baseline"] == [] and [item["run_id"] for item in found["unusable"]] == [run.run_id]
+    assert any(run.run_id in problem for problem in read_limits(found).problems)
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,13 @@ def test_approved_runs_without_limits_are_a_problem():
     assert "no limit of theirs" in read_limits({**WHOLE, "approved_runs": ["r1"]}).problems[0]
 
 
+def test_an_approved_run_that_gave_no_history_is_a_problem_that_says_what_to_do():
+    lost = [{"run_id": "20260101T020000Z-000000", "reason": "not judged, or judging did not finish"}]
+    (problem,) = read_limits({**WHOLE, "unusable": lost}).problems
+    assert "20260101T020000Z-000000" in problem and "judging did not finish" in problem and "--revoke" in problem
+    assert "unusable" in read_limits({**WHOLE, "unusable": 3}).problems[0]
+
+
 @pytest.mark.parametrize("data", [None, [], "", 3, {}])
 def test_nothing_at_all_is_five_problems(data: Any):
     found = read_limits(data)

@@ -14,7 +14,7 @@ from typing import Any
 from plumbline import readers, stages
 from plumbline.benchmarks import benchmarks
 from plumbline.clusters.profile import load_profile, profile_folders
-from plumbline.errors import ConfigError, ExitCode, OutputError, near_match
+from plumbline.errors import ConfigError, ExitCode, OutputError
 from plumbline.model import Scalar, to_plain
 from plumbline.readers.reading import Completeness, Fact, Item, Reading, Status
 from plumbline.suites.suite import load_suite, suite_folders
@@ -268,6 +268,9 @@ def _status(chosen: argparse.Namespace) -> int:
         except OutputError as error:
             unusable.append({"run_id": run.run_id, "reason": str(error)})
             continue
+        if omitted := run.suite().omitted:
+            unusable.append({"run_id": run.run_id, "reason": f"only a part of the suite: without {', '.join(omitted)}"})
+            continue
         age = datetime.now(UTC) - run_time(run.run_id)
         young = {"run_id": run.run_id, "age_h": round(age / timedelta(hours=1), 2), "verdict": verdict.verdict,
                  "gate": "open" if verdict.open else "closed", "fresh": timedelta(0) <= age <= most}  # fmt: skip
@@ -283,7 +286,7 @@ def _status(chosen: argparse.Namespace) -> int:
               f"({'fresh' if fresh else f'older than {chosen.max_age}'}), verdict {young['verdict']}")  # fmt: skip
     if not chosen.json:
         for item in unusable:
-            print(f"    newer, and not to be trusted: {item['run_id']}: {item['reason']}")
+            print(f"    newer, and not counted: {item['run_id']}: {item['reason']}")
     return ExitCode.OK if fresh else ExitCode.CLOSED
 
 
@@ -291,6 +294,6 @@ def parse_age(text: str) -> timedelta:
     """Read an age such as 26h, 90m or 2d. Raises ConfigError."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smhd])\s*", text)
     if not match:
-        raise ConfigError(f"not an age: {text!r}; write 26h, 90m or 2d{near_match(text, ['26h', '90m', '2d'])}")
+        raise ConfigError(f"not an age: {text!r}; write a number with its unit: s, m (minutes), h or d, such as 26h")
     seconds = {"s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]]
     return timedelta(seconds=float(match[1]) * seconds)

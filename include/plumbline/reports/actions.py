@@ -21,7 +21,8 @@ ADVICE: Mapping[Code, Advice] = {
     # WARN
     Code.NO_BASELINE: Advice(
         "no approved history to compare with",
-        "Look the figures over and, when they are this cluster's normal, approve the run: plumbline approve RUN_DIR.",
+        "Look the figures over and, when they are this cluster's normal, approve the run: "
+        "plumbline approve RUN_DIR --by NAME.",
     ),
     Code.NEAR_LIMIT: Advice(
         "close to its limit", "Look at the trend; take the component out for a check at the next maintenance."

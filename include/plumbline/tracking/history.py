@@ -27,6 +27,8 @@ class Skipped:
 
     run_id: str
     reason: str
+    damaged: bool = True
+    """False: a good run of another origin (simulated, measured), which has no business here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +116,7 @@ def load_history(
         if reason is None:
             runs.append(run)
         else:
-            skipped.append(Skipped(run_id=run.run_id, reason=reason))
+            skipped.append(Skipped(run_id=run.run_id, reason=reason, damaged=not reason.startswith(_OTHER_ORIGIN)))
     runs.reverse()
     wanted = _row_filter(origin, benchmark_versions, indicators, hardware_ids, params)
     return History(table=_read(runs, wanted, list(columns)), runs=tuple(runs), skipped=tuple(skipped))
@@ -131,6 +133,9 @@ def _earlier(results: Path, cluster: str, suite: str | None, before: str | None)
     return [run for run in find_runs(results, cluster, suite) if before is None or run.run_id < before]
 
 
+_OTHER_ORIGIN = "its numbers are"
+
+
 def _why_unusable(run: RunDirectory, origin: Origin) -> str | None:
     if reason := why_untrusted(run, MEASUREMENTS, VERDICTS, VERDICT):
         return reason
@@ -143,7 +148,7 @@ def _why_unusable(run: RunDirectory, origin: Origin) -> str | None:
         return reason
     if Code.EVIDENCE_CHANGED in codes:  # such a verdict names files, not launches: no row of the run can be trusted
         return "its evidence was changed after it was sealed"
-    return None if found == origin.value else f"its numbers are {found}, not {origin.value}"
+    return None if found == origin.value else f"{_OTHER_ORIGIN} {found}, not {origin.value}"
 
 
 def _row_filter(

@@ -46,8 +46,9 @@ def collect_limits(profile: ClusterProfile, suite: Suite, results: Path, run_id:
         "references": references_data(references),
         "baseline": baseline_data(limits),
         "approved_runs": [run.run_id for run in approved.runs if run.run_id not in other],
+        "unusable": [{"run_id": item.run_id, "reason": item.reason} for item in approved.skipped if item.damaged],
         "left_out": [
-            *({"run_id": item.run_id, "reason": item.reason} for item in approved.skipped),
+            *({"run_id": item.run_id, "reason": item.reason} for item in approved.skipped if not item.damaged),
             *({"run_id": name, "reason": reason} for name, reason in other.items()),
         ],
         "waivers": waivers_data(load_waivers(profile.name)),

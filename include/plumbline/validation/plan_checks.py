@@ -26,7 +26,7 @@ def plan_problems(plan: Plan, profile: ClusterProfile, suite: Suite) -> Iterator
     yield from _odd_launches(plan, profile)
     yield from _odd_gaps(plan, profile, suite)
     yield from _lost_launches(plan)
-    yield from _lost_nodes(plan, profile)
+    yield from _lost_nodes(plan, profile, suite)
     yield from _lost_benchmarks(plan, suite)
 
 
@@ -84,7 +84,7 @@ def _lost_launches(plan: Plan) -> Iterator[Verdict]:
         yield verdict(Code.SCHEMA, f"launch {launch_id}", "it is planned twice", launch_id=launch_id)
 
 
-def _lost_nodes(plan: Plan, profile: ClusterProfile) -> Iterator[Verdict]:
+def _lost_nodes(plan: Plan, profile: ClusterProfile, suite: Suite) -> Iterator[Verdict]:
     """Every node of the profile is in the inventory, and every node of the inventory is planned or has its reason."""
     inventory = {node.name for node in plan.inventory}
     if profile.nodes.selector is None:
@@ -98,7 +98,8 @@ def _lost_nodes(plan: Plan, profile: ClusterProfile) -> Iterator[Verdict]:
     planned = {node for spec in plan.launches for node in spec.nodes}
     explained = {gap.node for gap in plan.gaps}
     for name in sorted(inventory - planned - explained):
-        message = "it is in the inventory, and neither planned nor explained"
+        omitted = f": the run leaves out {', '.join(suite.omitted)}" if suite.omitted else ", and no gap says why"
+        message = f"it is in the inventory and in no launch{omitted}"
         yield verdict(Code.NO_MEASUREMENT, f"node {name}", message, node=name)
 
 

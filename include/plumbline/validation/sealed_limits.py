@@ -52,12 +52,22 @@ def read_limits(data: Any) -> SealedLimits:
     approved = part("approved_runs", lambda names: tuple(str(name) for name in names), no_runs)
     if approved and not baseline and not any(text.startswith("baseline") for text in problems):
         problems.append(f"{len(approved)} approved runs are named and no limit of theirs is there")
+    problems.extend(part("unusable", _unusable, no_runs) if "unusable" in given else ())
     return SealedLimits(
         references=references,
         baseline=baseline,
         waivers=part("waivers", waivers_from, no_waivers),
         nights=part("nights", _nights, {}),
         problems=tuple(problems),
+    )
+
+
+def _unusable(data: Any) -> tuple[str, ...]:
+    """Say of each approved run that gave no history why, and what to do: a baseline that shrinks must be noticed."""
+    return tuple(
+        f"approved run {item['run_id']} gave no history: {item['reason']}; judge it again, or revoke its approval "
+        "(plumbline approve --revoke)"
+        for item in data
     )
 
 
