@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -39,6 +40,10 @@ _STYLE = {
     "figure.facecolor": "none",
     "axes.facecolor": "none",
 }
+
+
+_BESIDE_AXES_IN, _LETTER_IN = 0.7, 0.087
+"""Inches of a panel that ticks and label take, and of a letter of the titles' font."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,7 +212,7 @@ def distributions(panels: Sequence[Spread], title: str) -> Figure:
             for limit in (panel.lower, panel.upper):
                 if limit is not None:
                     axes.axvline(limit, color=RED, linewidth=1.2, linestyle=(0, (4, 2)))
-            axes.set_title(clean(panel.title))
+            _set_title(axes, panel.title)
             axes.set_xlabel(clean(panel.unit))
             _plain_ticks(axes.xaxis)
         row[0].set_ylabel("places")
@@ -232,6 +237,7 @@ def _lines(axes: Any, panel: Panel) -> None:
             linewidth=1.4,
             color=colors[number],
             label=clean(curve.label),
+            clip_on=False,
         )
         if curve.least:
             axes.fill_between(curve.x, curve.least, curve.most, color=colors[number], alpha=0.15, linewidth=0)
@@ -240,8 +246,14 @@ def _lines(axes: Any, panel: Panel) -> None:
             axes.axhline(limit[0], color=RED, linewidth=1.1, linestyle=(0, (4, 2)))
         elif limit:
             axes.plot(panel.curves[0].x, limit, color=RED, linewidth=1.1, linestyle=(0, (4, 2)))
-    axes.set_title(clean(panel.title))
+    _set_title(axes, panel.title)
     axes.set_ylabel(clean(panel.unit))
+
+
+def _set_title(axes: Any, title: str) -> None:
+    """Write a title above its axes, in as many lines as keep it from running into its neighbour."""
+    inches = axes.figure.get_figwidth() / axes.get_subplotspec().get_gridspec().ncols - _BESIDE_AXES_IN
+    axes.set_title(textwrap.fill(clean(title), max(20, int(inches / _LETTER_IN))))
 
 
 def _near(panel: Panel, limits: tuple[float, ...]) -> tuple[float, ...]:
