@@ -155,8 +155,6 @@ class RunDirectory:
             version = (stat.st_mtime_ns, stat.st_size)
             if self._sealed_at is None or self._sealed_at[0] != version:  # asked for every record, and it is large
                 moment = datetime.fromisoformat(_read_json(self.evidence / MANIFEST)["sealed_at"])
-                if moment.tzinfo is None:
-                    return None
                 self._sealed_at = (version, moment)
         except (OSError, OutputError, KeyError, TypeError, ValueError):
             return None

@@ -68,6 +68,8 @@ def _clock_problems(run: RunDirectory, record: RunRecord) -> Iterator[tuple[Code
     if started < made - CLOCK_TOLERANCE:
         yield Code.OLD_OUTPUT, f"started {record.started_at}, before the run was made ({made:%Y-%m-%dT%H:%M:%SZ})"
     sealed = run.sealed_at() or datetime.now(UTC)
+    if sealed.tzinfo is None:  # seals.py tells it
+        sealed = sealed.replace(tzinfo=UTC)
     if ended > sealed + CLOCK_TOLERANCE:
         yield Code.CLOCK_SKEW, f"ended {record.ended_at}, after the run was sealed ({sealed:%Y-%m-%dT%H:%M:%SZ})"
     if ended < started or abs((ended - started).total_seconds() - record.duration_s) > max(5, record.duration_s * 0.1):
