@@ -320,6 +320,27 @@ def test_workers_end_by_themselves_when_their_launcher_is_silent(
     os.kill(launcher.process.pid, signal.SIGCONT)
 
 
+def test_of_all_that_ended_unseen_the_one_that_failed_is_blamed(cluster: FakeCluster, tmp_path: Path) -> None:
+    """A Job whose pod failed removes the others: a launcher that looks late sees all of them gone at once."""
+    run = begin(cluster, tmp_path, GANG, 60)
+    name = start(cluster, run)
+    last = running(cluster, run)[-1]
+    launcher = cluster.containers[(pod(cluster, name) or {})["metadata"]["uid"]]
+    os.kill(launcher.process.pid, signal.SIGSTOP)
+    try:
+        cluster.oom(last)
+        others = [
+            one["metadata"]["name"] for one in cluster.workers() if one["metadata"]["uid"] != last["metadata"]["uid"]
+        ]
+        wait_for(
+            lambda: all((one := pod(cluster, w)) is None or one["metadata"].get("deletionTimestamp") for w in others)
+        )
+    finally:
+        os.kill(launcher.process.pid, signal.SIGCONT)
+    assert finish(cluster, name) == 0, log(cluster, name)
+    assert list(outcomes(run).values()) == ["infrastructure:out_of_memory"]
+
+
 def test_a_fault_that_may_pass_is_tried_once_more_and_both_attempts_stay(
     cluster: FakeCluster, tmp_path: Path, groups: list[list[str]]
 ) -> None:

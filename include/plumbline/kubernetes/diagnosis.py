@@ -52,6 +52,16 @@ def node_of(pod: Pod) -> str | None:
     return str(name) if name else None
 
 
+def removed_by_others(pod: Pod) -> bool:
+    """Say whether a pod was asked to go for no fault of its own: a Job removes the rest when one pod has failed."""
+    return bool(pod["metadata"].get("deletionTimestamp")) and not _disrupted(pod)
+
+
+def _disrupted(pod: Pod) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(c.get("type") == "DisruptionTarget" and c.get("status") == "True" for c in conditions)
+
+
 def unschedulable(pod: Pod) -> bool:
     """Say whether the scheduler looked and found no place."""
     return any(
@@ -95,8 +105,7 @@ def record_disruption(api: Api, namespace: str, pod: Pod, spec: LaunchSpec, evid
 
 def _not_succeeded(pod: Pod) -> Pod:
     """Give a pod that others removed as failed: programs that end well when asked to leave no other trace of it."""
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    if not any(c.get("type") == "DisruptionTarget" and c.get("status") == "True" for c in conditions):
+    if not _disrupted(pod):
         return pod
     return {**pod, "status": {**pod["status"], "phase": "Failed"}}
 

@@ -151,7 +151,8 @@ class Launch:
 
     def step(self, workers: Sequence[Pod], gone: Sequence[Pod], *, outage: bool) -> None:
         """Go on by what the API last said of this launch's pods; sets `record` when it is over."""
-        over = next((pod for pod in (*gone, *workers) if diagnosis.ended(pod) or self._left(pod, gone)), None)
+        ended = [pod for pod in (*gone, *workers) if diagnosis.ended(pod) or self._left(pod, gone)]
+        over = min(ended, key=diagnosis.removed_by_others, default=None)  # seen at once, only one of them is to blame
         if self._ending is not None:
             self._step_ending()
         elif self._process is not None:
