@@ -68,7 +68,7 @@ types: $(DEV) ## mypy
 bench: $(DEV) $(BENCH) ## how faithful and how costly Plumbline itself is (benchmarks/)
 	@$(VENV)/python -m benchmarks $(ARGS)
 
-demo: $(RUNTIME) ## 60 nights of a simulated cluster with known faults, into demo/ (about 15 minutes); ARGS="--nights 20"
+demo: $(RUNTIME) ## 60 nights of a simulated cluster with known faults, into demo/ (about 20 minutes); ARGS="--nights 20"
 	@$(VENV)/plumbline demo $(ARGS)
 
 mutations: $(DEV) $(BENCH) ## break good runs in every known way and print what the gate says
