@@ -87,6 +87,11 @@ def _groups(request: pytest.FixtureRequest) -> list[list[str]]:
     return request.param
 
 
+def let_end(run: RunDirectory) -> None:
+    """Let a benchmark that waits come to its end."""
+    (run.path / "end").touch()
+
+
 def running(cluster: FakeCluster, run: RunDirectory, count: int = 2) -> list[dict[str, Any]]:
     """Wait until the benchmark runs on every node; give its workers in the order of their nodes."""
 
@@ -99,11 +104,12 @@ def running(cluster: FakeCluster, run: RunDirectory, count: int = 2) -> list[dic
 
 
 def begin(
-    cluster: FakeCluster, tmp_path: Path, groups: list[list[str]], seconds: float = 60, **changes: Any
+    cluster: FakeCluster, tmp_path: Path, groups: list[list[str]], at_once: bool = False, **changes: Any
 ) -> RunDirectory:
-    """Start a batch whose benchmark leaves a mark on every node, then takes `seconds`."""
+    """Prepare a batch whose benchmark leaves a mark on every node, then ends at once or when `let_end` says so."""
     results = tmp_path / "results"
-    script = f"touch ../../../began-$PLUMBLINE_NODE; sleep {seconds}; echo done"
+    wait = "" if at_once else "while [ ! -e ../../../end ]; do sleep 0.1; done; "
+    script = f"touch ../../../began-$PLUMBLINE_NODE; {wait}echo done"
     images = {"launcher": "registry.example/launcher@sha256:" + "c" * 64}
     return prepare(results, launches(groups, script, timeout_s=90.0), {"images": images, **changes})
 
@@ -140,7 +146,7 @@ def test_what_passes_by_itself_changes_nothing(
     cluster: FakeCluster, tmp_path: Path, groups: list[list[str]], fault: str
 ) -> None:
     PASSING[fault](cluster)
-    run = begin(cluster, tmp_path, groups, 0)
+    run = begin(cluster, tmp_path, groups, at_once=True)
     name = start(cluster, run)
     assert finish(cluster, name) == 0, log(cluster, name)
     assert set(outcomes(run).values()) == {"exited"}
@@ -151,12 +157,13 @@ def test_what_passes_by_itself_changes_nothing(
 def test_a_watch_that_is_closed_or_forgotten_goes_on(
     cluster: FakeCluster, tmp_path: Path, groups: list[list[str]]
 ) -> None:
-    run = begin(cluster, tmp_path, groups, 1.5)
+    run = begin(cluster, tmp_path, groups)
     name = start(cluster, run)
     running(cluster, run)
     cluster.api.close_watches()
     time.sleep(0.3)
     cluster.store.forget_history()
+    let_end(run)
     assert finish(cluster, name) == 0, log(cluster, name)
     assert set(outcomes(run).values()) == {"exited"}
 
@@ -164,10 +171,11 @@ def test_a_watch_that_is_closed_or_forgotten_goes_on(
 def test_an_api_that_is_down_while_the_benchmark_runs_changes_nothing(
     cluster: FakeCluster, tmp_path: Path, groups: list[list[str]]
 ) -> None:
-    run = begin(cluster, tmp_path, groups, 1)
+    run = begin(cluster, tmp_path, groups)
     name = start(cluster, run)
     running(cluster, run)
     cluster.api.outage(True)
+    let_end(run)
     time.sleep(4)
     cluster.api.outage(False)
     assert finish(cluster, name) == 0, log(cluster, name)
@@ -190,9 +198,11 @@ def test_what_ends_a_worker_is_named_and_ends_only_its_group(
     cluster: FakeCluster, tmp_path: Path, groups: list[list[str]], fault: str
 ) -> None:
     act, code = ENDING[fault]
-    run = begin(cluster, tmp_path, groups, 1.5 if groups is ALONE else 60)
+    run = begin(cluster, tmp_path, groups)
     name = start(cluster, run)
     act(cluster, running(cluster, run)[0])
+    if groups is ALONE:
+        let_end(run)
     assert finish(cluster, name) == 0, log(cluster, name)
     last = {key.partition(".a")[0]: value for key, value in outcomes(run).items()}
     assert last["nccl_tests-n2-g0-r1" if groups is GANG else "nccl_tests-n1-g0-r1"] == f"infrastructure:{code}"
@@ -235,7 +245,7 @@ def test_what_can_not_start_is_given_up_soon_and_explained(
 ) -> None:
     act, code, words = STARTING[fault]
     act(cluster)
-    run = begin(cluster, tmp_path, groups, 0)
+    run = begin(cluster, tmp_path, groups, at_once=True)
     name = start(cluster, run)
     assert finish(cluster, name) == 0, log(cluster, name)
     found = next(iter(records(run).values()))
@@ -247,10 +257,11 @@ def test_what_can_not_start_is_given_up_soon_and_explained(
 def test_a_node_whose_kubelet_is_silent_still_measures(
     cluster: FakeCluster, tmp_path: Path, groups: list[list[str]]
 ) -> None:
-    run = begin(cluster, tmp_path, groups, 1)
+    run = begin(cluster, tmp_path, groups)
     name = start(cluster, run)
     running(cluster, run)
     cluster.lose_node("n1", kill=False)
+    let_end(run)
     assert finish(cluster, name) == 0, log(cluster, name)
     assert set(outcomes(run).values()) == {"exited"}
 
@@ -273,12 +284,13 @@ def test_a_launcher_that_is_asked_to_stop_leaves_records_and_nothing_else(
 def test_a_launcher_that_was_killed_is_followed_by_another(
     cluster: FakeCluster, tmp_path: Path, groups: list[list[str]]
 ) -> None:
-    run = begin(cluster, tmp_path, groups, 2)
+    run = begin(cluster, tmp_path, groups)
     first = start(cluster, run)
     running(cluster, run)
     [launcher] = [p for p in cluster.store.all("pods") if p["metadata"]["name"] == first]
     cluster.oom(launcher)
     second = start(cluster, run, "second")
+    let_end(run)
     assert finish(cluster, second) == 0, log(cluster, second)
     answers = [r for r in records(run).values() if r["outcome"] == "exited"]
     assert len({r["launch_id"] for r in answers}) == len(answers) == len(groups)
@@ -289,17 +301,18 @@ def test_a_launcher_that_was_killed_is_followed_by_another(
 def test_two_launchers_never_run_the_same_batch_at_once(
     cluster: FakeCluster, tmp_path: Path, groups: list[list[str]]
 ) -> None:
-    run = begin(cluster, tmp_path, groups, 1.5)
+    run = begin(cluster, tmp_path, groups)
     first = start(cluster, run)
     running(cluster, run)
     second = start(cluster, run, "second")
     assert finish(cluster, second) == 76, log(cluster, second)
+    let_end(run)
     assert finish(cluster, first) == 0, log(cluster, first)
     assert set(outcomes(run).values()) == {"exited"}
 
 
 def test_a_launcher_finds_what_is_done_already(cluster: FakeCluster, tmp_path: Path) -> None:
-    run = begin(cluster, tmp_path, GANG, 0)
+    run = begin(cluster, tmp_path, GANG, at_once=True)
     finish(cluster, start(cluster, run))
     second = start(cluster, run, "second")
     assert finish(cluster, second) == 0
@@ -322,7 +335,7 @@ def test_workers_end_by_themselves_when_their_launcher_is_silent(
 
 def test_of_all_that_ended_unseen_the_one_that_failed_is_blamed(cluster: FakeCluster, tmp_path: Path) -> None:
     """A Job whose pod failed removes the others: a launcher that looks late sees all of them gone at once."""
-    run = begin(cluster, tmp_path, GANG, 60)
+    run = begin(cluster, tmp_path, GANG)
     name = start(cluster, run)
     last = running(cluster, run)[-1]
     launcher = cluster.containers[(pod(cluster, name) or {})["metadata"]["uid"]]
@@ -344,9 +357,10 @@ def test_of_all_that_ended_unseen_the_one_that_failed_is_blamed(cluster: FakeClu
 def test_a_fault_that_may_pass_is_tried_once_more_and_both_attempts_stay(
     cluster: FakeCluster, tmp_path: Path, groups: list[list[str]]
 ) -> None:
-    run = begin(cluster, tmp_path, groups, 1, kubernetes={"retries": 1})
+    run = begin(cluster, tmp_path, groups, kubernetes={"retries": 1})
     name = start(cluster, run)
     cluster.evict(running(cluster, run)[0])
+    let_end(run)
     assert finish(cluster, name) == 0, log(cluster, name)
     of_first = [value for key, value in outcomes(run).items() if "-g0-" in key]
     assert of_first == ["infrastructure:evicted", "exited"]
@@ -372,7 +386,7 @@ def test_a_command_that_hangs_is_a_timeout(cluster: FakeCluster, tmp_path: Path,
 def test_an_image_without_sshd_is_named(cluster: FakeCluster, tmp_path: Path) -> None:
     bare = tmp_path / "bin"
     bare.mkdir()
-    run = begin(cluster, tmp_path, GANG, 0, kubernetes={"environment": {"PATH": str(bare)}})
+    run = begin(cluster, tmp_path, GANG, at_once=True, kubernetes={"environment": {"PATH": str(bare)}})
     name = start(cluster, run)
     assert finish(cluster, name) == 0, log(cluster, name)
     [record] = records(run).values()
@@ -381,10 +395,11 @@ def test_an_image_without_sshd_is_named(cluster: FakeCluster, tmp_path: Path) ->
 
 
 def test_what_ended_just_before_the_stop_is_kept(cluster: FakeCluster, tmp_path: Path) -> None:
-    run = begin(cluster, tmp_path, GANG, 0)
+    run = begin(cluster, tmp_path, GANG)
     name = start(cluster, run)
     running(cluster, run)
     cluster.lose_node("n1", kill=False)  # its worker never hears that it may end, so the launcher waits for it
+    let_end(run)
     wait_for(lambda: "done" in next((run.evidence / "raw").glob("*/stdout")).read_text())
     time.sleep(1)
     assert outcomes(run) == {}
@@ -402,7 +417,7 @@ def test_times_of_a_failed_command_agree(cluster: FakeCluster, tmp_path: Path) -
 
 
 def test_the_private_key_is_nowhere_but_in_the_launcher(cluster: FakeCluster, tmp_path: Path) -> None:
-    run = begin(cluster, tmp_path, GANG, 2)
+    run = begin(cluster, tmp_path, GANG)
     name = start(cluster, run)
     running(cluster, run)
     keys = [Path(word) for word in _command_lines(cluster, name) if word.endswith("/id")]
