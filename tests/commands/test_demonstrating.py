@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.run_builder import build_run
 
 from plumbline.cli import main
 from plumbline.commands.demonstrating import STORY
 from plumbline.errors import ExitCode
 from plumbline.reports.nights import NightLine
-from plumbline.simulation.faults import load_scenario
+from plumbline.simulation.faults import Fault, load_scenario
 from plumbline.tracking.run_directory import find_runs
 
 
@@ -91,6 +92,20 @@ def test_the_story_starts_with_a_healthy_week() -> None:
     scenario = load_scenario(str(STORY), 0)
     starts = [fault.start for fault in scenario.faults]
     assert all(start is not None and start > date(2026, 9, 7) for start in starts)
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ({"kind": "missing_gpu", "node": "n0002", "gpu": 5}, "missing_gpu n0002 GPU 5"),
+        ({"kind": "node_lost", "node": "n0002"}, "node_lost n0002"),
+        ({"kind": "slow_client", "node": "n0002", "severity": 0.6}, "slow_client n0002 (60%)"),
+    ],
+)
+def test_only_faults_with_degrees_show_one(fault: dict[str, object], words: str, tmp_path: Path) -> None:
+    run = build_run(tmp_path)
+    line = NightLine.of(date(2026, 9, 1), run.read_derived("verdict.json"), [Fault.model_validate(fault)], run)
+    assert line.planted == (words,)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from tests.run_builder import Scenario, build_run
 
+from plumbline.commands.running import print_verdict
 from plumbline.model import KIND_OF_CODE, Code, Device, VerdictKind, verdict
 from plumbline.reports.actions import ADVICE, advice
 from plumbline.reports.findings import Finding, find, findings
@@ -20,6 +21,11 @@ def of(results: Path, scenario: Scenario = CLUSTER, **changes) -> list[Finding]:
 def test_every_code_has_a_label_and_an_action():
     assert set(ADVICE) == set(Code)
     assert all(item.label and item.action[0].isupper() and item.action.endswith(".") for item in ADVICE.values())
+
+
+def test_a_value_beyond_its_warning_limit_is_not_called_close_to_it():
+    """The warning limit is what near_limit rows have broken, by little or by much."""
+    assert advice(Code.NEAR_LIMIT).label == "beyond a warning limit"
 
 
 def test_a_code_of_a_later_version_is_named_as_it_is():
@@ -101,12 +107,31 @@ def test_excluded_nodes_are_gaps_that_a_nightly_tolerates_and_an_acceptance_not(
     assert of(tmp_path, excluded=gaps, suite="acceptance")[0].blocks
 
 
+def test_terminal_and_report_tell_one_number_of_indicators_without_baseline(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    rows = [("write_iops", "n0001"), ("write_iops", "n0002"), ("read_iops", "n0001")]
+    extra = [
+        verdict(Code.NO_BASELINE, f"fio, node {node}", "has no history", benchmark="fio", indicator=name, node=node)
+        for name, node in rows
+    ]
+    run = build_run(tmp_path, CLUSTER, extra=extra)
+    print_verdict(run, run.read_derived("verdict.json"))
+    told = capsys.readouterr().out
+    (found,) = find(JudgedRun(run))
+    assert "2 indicators have no reference here" in told
+    assert found.title.startswith("2 indicators:")
+    assert "3 values have nothing to compare with yet" in found.problem
+    coverage = run.read_derived("verdict.json")["coverage"]
+    assert f"{coverage['rows_measured']:,} of {coverage['rows_expected']:,} values" in told
+
+
 def test_no_baseline_is_one_finding_for_the_run(tmp_path: Path):
     extra = [
         verdict(Code.NO_BASELINE, "fio", "5 rows without history", benchmark="fio", indicator=f"i{n}") for n in range(4)
     ]
     found = of(tmp_path, extra=extra)
-    assert len(found) == 1 and found[0].title == "4 values: no approved history to compare with"
+    assert len(found) == 1 and found[0].title == "4 indicators: no approved history to compare with"
     assert not found[0].blocks and "plumbline approve" in found[0].suggested_action
 
 

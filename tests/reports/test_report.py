@@ -141,13 +141,6 @@ def test_whoever_says_that_it_is_a_proxy_is_stamped(tmp_path: Path):
     assert "No figure here is an MLPerf result" in page.text
 
 
-def test_a_limit_far_away_does_not_flatten_a_figure():
-    from plumbline.reports.plots import Curve, Panel, _near
-
-    panel = Panel(title="", unit="us", curves=(Curve(label="", x=(1.0, 2.0), y=(100.0, 120.0)),), upper=(30_000_000.0,))
-    assert _near(panel, panel.upper) == () and _near(panel, (90.0,)) == (90.0,)
-
-
 # -- one file, hostile text ------------------------------------------------------------------------------------------
 
 HOSTILE = (
@@ -296,3 +289,23 @@ def test_many_nodes_stay_one_readable_file(tmp_path: Path):
     assert "The 20 places farthest behind their peers" in page.text
     assert [item["component"]["name"] for item in run.read_derived("findings.json")] == ["n0007", "n0040"]
     assert "more launches, all of which ended well" in page.text
+
+
+def test_every_rung_of_a_big_cluster_is_in_the_headline_table_or_named_beside_it(tmp_path: Path):
+    text, page = report(build_run(tmp_path / "a", Scenario(cluster="big", nodes=128, device=Device.GPU)))
+    head = re.search(r'id="figures".*?<thead>(.*?)</thead>', text, flags=re.DOTALL)
+    assert head and re.findall(r">(\d+) nodes?<", head.group(1)) == ["1", "2", "4", "8", "16", "32", "64", "128"]
+    assert "Not in this table" not in page.text
+
+
+def test_node_counts_without_a_column_are_named():
+    from plumbline.reports.page import MOST_COUNTS, _shown_counts
+
+    counts = _shown_counts(range(1, 40))
+    assert len(counts) == MOST_COUNTS and counts[0] == 1 and counts[-1] == 39
+
+
+def test_columns_that_find_no_room_are_named_under_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("plumbline.reports.page.MOST_COUNTS", 2)
+    _, page = report(build_run(tmp_path, CLUSTER))
+    assert "Not in this table: 2, 4 nodes." in page.text

@@ -16,6 +16,7 @@ from plumbline.commands.beside import Beside
 from plumbline.configuration import project_root
 from plumbline.errors import ConfigError, ExitCode, PlumblineError, StageLostError, TrackingError
 from plumbline.execution import lock
+from plumbline.reports.counts import indicators_without_baseline
 from plumbline.suites.suite import SETTINGS, parse_settings
 from plumbline.tracking.run_directory import RunDirectory
 
@@ -196,22 +197,26 @@ def print_verdict(run: RunDirectory, verdict: dict[str, Any], most: int = 20) ->
     coverage = verdict["coverage"]
     missing = f"; missing: {', '.join(map(str, coverage['missing'][:8]))}" if coverage["missing"] else ""
     print(
-        f"nodes measured: {coverage['measured']} of {coverage['expected']}; rows: {coverage['rows_measured']} of "
-        f"{coverage['rows_expected']}{missing}\n"
+        f"measured: {coverage['measured']} of {coverage['expected']} nodes, {coverage['rows_measured']:,} of "
+        f"{coverage['rows_expected']:,} values{missing}\n"
     )
-    new = [row for row in verdict["reasons"] if row["code"] == "no_baseline"]
+    new = indicators_without_baseline(verdict["reasons"])
     rows = [row for row in verdict["reasons"] if row["code"] != "no_baseline"]
     for row in rows[:most]:
         print(f"  {_reason_line(row)}")
     if len(rows) > most:
         print(f"  … and {len(rows) - most} more in the report")
     if new:
-        print(f"  WARN     no_baseline          {len(new)} figures have no reference here and no approved history yet;")
+        print(f"  WARN     no_baseline          {_have(new)} no reference here and no approved history yet;")
         print(f"{'':32}when they look right: plumbline approve {verdict['run_id']} --by NAME")
     report = run.derived / "report.html"
     root = project_root()
     shown = report.relative_to(root) if report.is_relative_to(root) else report
     print(f"\nreport:  {shown}\nMLflow:  {verdict.get('mlflow_run_id') or 'not logged'}")
+
+
+def _have(count: int) -> str:
+    return f"{count} indicator{'s have' if count != 1 else ' has'}"
 
 
 def _reason_line(row: dict[str, Any]) -> str:

@@ -25,7 +25,7 @@ ADVICE: Mapping[Code, Advice] = {
         "plumbline approve RUN_DIR --by NAME.",
     ),
     Code.NEAR_LIMIT: Advice(
-        "close to its limit", "Look at the trend; take the component out for a check at the next maintenance."
+        "beyond a warning limit", "Look at the trend; take the component out for a check at the next maintenance."
     ),
     Code.PAGE_CACHE: Advice(
         "the page cache took part", "Read it as memory speed; use a file system with direct I/O to measure the storage."

@@ -13,6 +13,8 @@ from typing import Any
 
 from plumbline.model import Code, VerdictKind, to_plain
 from plumbline.reports.actions import advice
+from plumbline.reports.counts import indicators_without_baseline
+from plumbline.reports.wording import plural
 from plumbline.suites.suite import ALWAYS_BLOCKING
 from plumbline.tracking.judged_run import JudgedRun, Row
 from plumbline.tracking.run_directory import RunDirectory
@@ -174,7 +176,7 @@ def _finding(run: JudgedRun, members: Sequence[Row], lost: Mapping[str, int], la
     missing = sum(lost.get(name, 0) for name in {str(r.get("launch_id")) for r in members if not _is_row(r)})
     codes = tuple(dict.fromkeys(str(r["code"]) for r in members))
     evidence = tuple(_evidence(r, launches) for r in _spread(members))
-    problem = _problem(members, component, missing)
+    problem = _nothing_to_compare(run, members) if code == Code.NO_BASELINE else _problem(members, component, missing)
     title = f"{component.name}: {advice(code).label}"
     action = " ".join(dict.fromkeys(advice(c).action for c in codes[:3]))
     return Finding(
@@ -210,8 +212,7 @@ def _is_row(reason: Row) -> bool:
 
 def _component(run: JudgedRun, members: Sequence[Row], launches: Mapping[str, Row]) -> Component:
     if all(r["code"] == Code.NO_BASELINE for r in members):
-        count = sum(row["code"] == Code.NO_BASELINE for row in run.verdicts)
-        return Component(type="run", name=f"{count} value{'s' if count > 1 else ''}")
+        return Component(type="run", name=plural(indicators_without_baseline(members), "indicator"))
     if any(r["code"] == Code.STORAGE_UNAVAILABLE for r in members):
         return Component(type="storage", name=run.profile.storage.name)
     if nodes := sorted({r["node"] for r in members if r.get("node")}):
@@ -252,11 +253,15 @@ def _identity(node: str, launches: Mapping[str, Row]) -> dict[str, Any]:
     return {}
 
 
+def _nothing_to_compare(run: JudgedRun, members: Sequence[Row]) -> str:
+    names = sorted({str(r["benchmark"]) for r in members if r.get("benchmark")})
+    bare = sum(row["code"] == Code.NO_BASELINE for row in run.verdicts)
+    about = f"{', '.join(names)}: " if names else ""
+    return f"{about}{plural(bare, 'value has', 'values have')} nothing to compare with yet"
+
+
 def _problem(members: Sequence[Row], component: Component, missing: int) -> str:
     first = members[0]
-    if first["code"] == Code.NO_BASELINE:
-        names = sorted({str(r["benchmark"]) for r in members if r.get("benchmark")})
-        return f"{', '.join(names)}: nothing to compare with yet" if names else str(first["message"])
     where = "" if first["place"] == component.name else f"{first['place']}: "
     text = f"{where}{_named(first)}{first['message']}"
     alone = sum(bool(r.get("node")) for r in members)

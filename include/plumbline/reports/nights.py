@@ -35,7 +35,7 @@ class NightLine:
             verdict=verdict["verdict"],
             gate=verdict["gate"],
             reasons=tuple(f"{r['place']}: {r['message']} ({r['code']})" for r in verdict["reasons"] if r["blocks"]),
-            planted=tuple(f"{fault.kind} {fault.component} ({fault.severity:.0%})" for fault in faults),
+            planted=tuple(_planted(fault) for fault in faults),
             run_id=run.run_id,
             run_dir=run.path,
         )
@@ -52,6 +52,14 @@ class NightLine:
         told = self.reasons[0] if self.reasons else ""
         planted = f"  planted: {'; '.join(self.planted)}" if self.planted else ""
         return f"{self.night}  {self.verdict:8} gate {self.gate:6} {self.outcome:11}{planted}  {told[:160]}".rstrip()
+
+
+def _planted(fault: Fault) -> str:
+    """Name a planted fault, with how badly it is planted where its kind has degrees."""
+    from plumbline.scoreboard.scenarios import UNGRADED  # noqa: PLC0415 - imports numpy
+
+    degree = "" if fault.kind in UNGRADED else f" ({fault.severity:.0%})"
+    return f"{fault.kind} {fault.component}{degree}"
 
 
 def write_nights(path: Path, lines: Sequence[NightLine], cluster: str, suite: str) -> None:

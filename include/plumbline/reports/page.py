@@ -25,7 +25,8 @@ from plumbline.tracking.mlflow_tracking import run_url
 from plumbline.tracking.surroundings import surroundings
 
 TREND_RUNS = 30
-MOST_COUNTS = 7
+MOST_COUNTS = 12
+"""Columns of the headline table: every rung of a ladder up to 2,048 nodes."""
 UNCOVERED = (VerdictKind.NOT_RUN, VerdictKind.STALE)
 
 
@@ -97,6 +98,8 @@ class Page:
     facts: tuple[tuple[str, str, str | None], ...]
     decision: Decision | None
     node_counts: tuple[int, ...]
+    more_counts: tuple[int, ...]
+    """Node counts that the table of headline figures has no room for."""
     glance: tuple[Glance, ...]
     sections: tuple[Section, ...]
     trend: str | None
@@ -131,7 +134,8 @@ def collect_page(run: JudgedRun) -> Page:
     spent = cost(run)
     pictures = _Pictures()
     rises = events(run.launches)
-    counts = _shown_counts({line.node_count for line in lines if line.headline})
+    known = {line.node_count for line in lines if line.headline}
+    counts = _shown_counts(known)
     return Page(
         run=run,
         stamps=tuple((name, STAMPS[name]) for name in run.stamps),
@@ -144,6 +148,7 @@ def collect_page(run: JudgedRun) -> Page:
         facts=tuple(_facts(run, spent)),
         decision=_decision(run),
         node_counts=counts,
+        more_counts=tuple(sorted(known.difference(counts))),
         glance=tuple(_glance(lines, counts)),
         sections=tuple(_sections(run, lines, pictures)),
         trend=pictures.add(trend_figure(lines)),

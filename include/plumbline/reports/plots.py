@@ -17,6 +17,8 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "h", "p")
 BLUE, RED, GREY, GREEN = "#0b5394", "#b3261e", "#6b7280", "#0f766e"
 FAR = 3.0
 """Limits that are so many times beyond the values are left out of figures; the tables have them."""
+HEADROOM = 0.1
+"""Room above the highest value, as a part of the axis: a line along the frame looks cut off."""
 _FONTS = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans'"
 """Laid out with the widest of them, which matplotlib brings along; shown with the first that the reader has."""
 _STYLE = {
@@ -134,14 +136,21 @@ def curves_over_nodes(panels: Sequence[Panel], title: str) -> Figure:
         _lines(axes, panel)
         counts = sorted({int(x) for curve in panel.curves for x in curve.x})
         axes.set_xscale("log", base=2)
-        shown = counts if len(counts) <= 7 else counts[:: math.ceil(len(counts) / 7)]
+        shown = counts[:: -math.ceil(len(counts) / 8)]  # the largest is always named
         axes.set_xticks(shown, [str(count) for count in shown])
         axes.minorticks_off()
-        axes.set_ylim(bottom=0)
+        _from_zero(axes)
         _plain_ticks(axes.yaxis)
         axes.set_xlabel("nodes")
 
     return _grid(panels, title, draw, columns=3, height=2.4, x="node count")
+
+
+def _from_zero(axes: Any) -> None:
+    """Let the y axis start at zero, or at the least negative value, with room above and below what is drawn."""
+    low, high = min(0.0, axes.dataLim.y0), max(0.0, axes.dataLim.y1)
+    room = HEADROOM * ((high - low) or 1.0)
+    axes.set_ylim(low - room if low < 0 else 0.0, high + room)
 
 
 def trends(panels: Sequence[Panel], title: str, dates: Mapping[float, str]) -> Figure:
@@ -209,6 +218,8 @@ def distributions(panels: Sequence[Spread], title: str) -> Figure:
         for axes, panel in zip(row, panels, strict=True):
             bins = min(40, max(8, round(math.sqrt(len(panel.values)))))
             axes.hist(panel.values, bins=bins, color=BLUE, alpha=0.85)
+            _from_zero(axes)
+            axes.yaxis.get_major_locator().set_params(integer=True)
             for limit in (panel.lower, panel.upper):
                 if limit is not None:
                     axes.axvline(limit, color=RED, linewidth=1.2, linestyle=(0, (4, 2)))
