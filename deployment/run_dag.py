@@ -3,7 +3,7 @@
     python -m deployment.run_dag nightly_baseline --cluster local --suite nightly
 
 Progress goes to the terminal, Airflow's own log to a file. The exit code is the gate's: 0 open, 1 closed, 2 wrong
-configuration, 5 when a stage failed and the gate did not close.
+configuration, 5 when a stage failed and the gate did not close, or the cluster is busy.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from deployment.local_airflow import (
     prepare_database,
     private,
 )
-from plumbline.errors import ConfigError, ExitCode
+from plumbline.errors import ExitCode, PlumblineError
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -41,10 +41,10 @@ def main(arguments: list[str] | None = None) -> int:
     os.environ.update(environment(ONE_SHOT))
     os.environ.update(private(airflow_home()))
     try:
-        _check_configuration(conf)
-    except ConfigError as error:
+        _check_before_start(conf)
+    except PlumblineError as error:
         print(f"{chosen.dag}: {error}", file=sys.stderr)
-        return ExitCode.USAGE
+        return error.exit_code
     log = airflow_home() / "logs" / f"{chosen.dag}-{time.strftime('%Y%m%dT%H%M%S')}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     terminal = _Terminal(log)
@@ -72,12 +72,17 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _check_configuration(conf: Mapping[str, Any]) -> None:
-    """Refuse a profile or suite that does not load, before anything is started. Raises ConfigError."""
+def _check_before_start(conf: Mapping[str, Any]) -> None:
+    """Refuse at once what `prepare` would refuse once Airflow is up, and will check again.
+
+    Raises ConfigError for a profile or suite that does not load, ClusterBusyError for a cluster that a run holds.
+    """
     from plumbline import stages  # noqa: PLC0415 - after the environment is set
+    from plumbline.execution import lock  # noqa: PLC0415
 
     if "cluster" in conf and "suite" in conf:
-        stages.load(conf["cluster"], conf["suite"], {})
+        profile, _ = stages.load(conf["cluster"], conf["suite"], {})
+        lock.refuse_if_busy(stages.results_directory(profile) / profile.name)
 
 
 def _run(dag_id: str, conf: Mapping[str, Any], terminal: _Terminal, log: Path, skip: str | None) -> Finished:

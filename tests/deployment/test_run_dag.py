@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from deployment.run_dag import Finished, conclude
 from tests.run_builder import build_run
 
 from plumbline.errors import ExitCode
+from plumbline.execution import lock
 from plumbline.model import Code, verdict
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -82,3 +84,16 @@ def test_a_wrong_name_is_refused_before_airflow_starts(
     assert (done.returncode, done.stdout) == (ExitCode.USAGE, "")
     assert message in done.stderr
     assert not (tmp_path / "one_shot.db").exists()
+
+
+def test_a_busy_cluster_is_told_before_airflow_starts(tmp_path: Path) -> None:
+    lock.acquire(tmp_path / "local", "20260301T020000Z-000001", "cli nightly", timedelta(hours=1), os.getpid())
+    done = run_program(
+        "nightly_baseline", "--cluster", "local", "--suite", "nightly", AIRFLOW_HOME=str(tmp_path / "airflow"),
+        PLUMBLINE_RESULTS=str(tmp_path),
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (ExitCode.INFRASTRUCTURE, "")
+    assert "cluster local is busy: run 20260301T020000Z-000001 (cli nightly) holds it since" in done.stderr
+    assert f"wait for its end, or stop process {os.getpid()}" in done.stderr
+    assert not (tmp_path / "airflow" / "one_shot.db").exists()
+    assert lock.holder_of(tmp_path / "local")["run_id"] == "20260301T020000Z-000001"

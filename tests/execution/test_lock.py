@@ -29,6 +29,15 @@ def test_the_second_run_is_told_who_holds_the_cluster(tmp_path: Path) -> None:
     lock.acquire(tmp_path / "c", "run-2", "cli", HOUR)
 
 
+def test_whoever_asks_early_is_told_the_same(tmp_path: Path) -> None:
+    lock.refuse_if_busy(tmp_path / "c")
+    lock.acquire(tmp_path / "c", "run-1", "nightly nightly", HOUR)
+    with pytest.raises(ClusterBusyError, match=r"run-1 \(nightly nightly\) holds it since .* wait for its end$"):
+        lock.refuse_if_busy(tmp_path / "c")
+    lock.release(tmp_path / "c", "run-1")
+    lock.refuse_if_busy(tmp_path / "c")
+
+
 def test_the_holder_may_renew(tmp_path: Path) -> None:
     lock.acquire(tmp_path, "run-1", "x", HOUR)
     since = lock.holder_of(tmp_path)["since"]

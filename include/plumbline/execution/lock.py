@@ -11,7 +11,7 @@ import fcntl
 import json
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -26,10 +26,7 @@ def acquire(folder: Path, run_id: str, holder: str, lease: timedelta, pid: int |
     with _guarded(folder):
         held = _read(folder)
         if held and held["run_id"] != run_id and not _void(held, now):
-            raise ClusterBusyError(
-                f"cluster {folder.name} is busy: run {held['run_id']} ({held['holder']}) holds it since "
-                f"{held['since']}, until {held['until']} at the latest"
-            )
+            raise _busy(folder, held)
         since = held["since"] if held and held["run_id"] == run_id else _text(now)
         write_atomically(
             folder / "lock.json",
@@ -63,6 +60,21 @@ def holder_of(folder: Path) -> dict[str, Any] | None:
     with _guarded(folder):
         held = _read(folder)
     return held if held and not _void(held, datetime.now(UTC)) else None
+
+
+def refuse_if_busy(folder: Path) -> None:
+    """Raise the ClusterBusyError that `acquire` would raise now; for callers who would only learn it late."""
+    if held := holder_of(folder):
+        raise _busy(folder, held)
+
+
+def _busy(folder: Path, held: Mapping[str, Any]) -> ClusterBusyError:
+    pid = held.get("pid")
+    how = f", or stop process {pid} on {held.get('host')}: the run then lets go" if pid else ""
+    return ClusterBusyError(
+        f"cluster {folder.name} is busy: run {held['run_id']} ({held['holder']}) holds it since {held['since']}, until "
+        f"{held['until']} at the latest; wait for its end{how}"
+    )
 
 
 @contextlib.contextmanager
