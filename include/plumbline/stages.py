@@ -7,7 +7,7 @@ repeated at any time; each reads what it needs from the run directory.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,7 +22,7 @@ from plumbline.execution import kubernetes, lock
 from plumbline.execution.environment import hardware_identity, software_environment
 from plumbline.execution.launcher import launcher
 from plumbline.execution.plan import make_plan, plan_data
-from plumbline.model import VerdictKind
+from plumbline.model import Code, VerdictKind
 from plumbline.suites.suite import ALWAYS_BLOCKING, Baseline, Suite, load_suite
 from plumbline.tracking.run_directory import RunDirectory, link_latest, misplaced, new_run_id
 from plumbline.validation.seals import note_seal
@@ -294,7 +294,9 @@ def contradiction(verdict: Mapping[str, Any]) -> str | None:
 def approve(run_dir: Path, *, by: str, comment: str, kind: str = "approve_baseline") -> dict[str, Any]:
     """Record a person's decision on a judged run.
 
-    Raises ConfigError for a run that nobody may approve, OutputError where evidence or verdict is not what was sealed.
+    A run becomes part of the baseline when its gate is open, whatever warnings it has, or when nothing but a missing
+    baseline closes it: an acceptance, which blocks warnings, could never have a first one otherwise.
+    Raises ConfigError for any other run, OutputError where evidence or verdict is not what was sealed.
     """
     run = RunDirectory.open(run_dir)
     if kind == "approve_baseline":
@@ -302,19 +304,25 @@ def approve(run_dir: Path, *, by: str, comment: str, kind: str = "approve_baseli
         if problem := next((p for p in run.problems() if p["path"].startswith("evidence/")), None):
             raise OutputError(f"{problem['path']} is {problem['problem']} since the seal", source=run.run_id)
     data = run.read_derived("verdict.json")
-    closing = [r for r in data["reasons"] if r["verdict"] in _suite_blocks(run) and r["code"] != "no_baseline"]
-    if kind == "approve_baseline" and data["gate"] != "open" and closing:
-        raise ConfigError(
-            f"{run.run_id}: its gate is closed ({closing[0]['code']} at {closing[0]['place']}); a baseline is made of "
-            "runs that nothing but a missing baseline speaks against"
-        )
+    if kind == "approve_baseline" and data["gate"] != "open":
+        _refuse_closed(run.run_id, data["reasons"])
     if not by.strip():
         raise ConfigError("an approval needs a name: --by")
     return run.add_decision({"kind": kind, "by": by, "comment": comment, "verdict": data["verdict"]})
 
 
-def _suite_blocks(run: RunDirectory) -> set[str]:
-    return {kind.value for kind in run.suite().gate.blocks}
+def _refuse_closed(run_id: str, reasons: Sequence[Mapping[str, Any]]) -> None:
+    """Raise ConfigError unless a missing baseline is all that closes the gate."""
+    closing = [reason for reason in reasons if reason.get("blocks") is not False]
+    others = [reason for reason in closing if reason["code"] != Code.NO_BASELINE]
+    if closing and not others:
+        return
+    first = f" by {others[0]['verdict']} {others[0]['code']} at {others[0]['place']}" if others else ""
+    more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+    raise ConfigError(
+        f"{run_id}: its gate is closed{first}{more}; a run becomes baseline when its gate is open, or closed by "
+        "nothing but a missing baseline: mend or waive what closes it, and measure again"
+    )
 
 
 def default_results() -> Path:

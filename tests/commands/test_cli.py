@@ -8,12 +8,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from tests.run_builder import Scenario, build_run
+from tests.run_builder import Scenario, build_run, rewrite_json
 
 from plumbline import readers, stages
 from plumbline.cli import build_parser, main
 from plumbline.clusters.profile import PROFILES
 from plumbline.errors import ExitCode, OutputError
+from plumbline.model import Code, Verdict, verdict
 from plumbline.tracking.history import load_history
 from plumbline.tracking.run_directory import RunDirectory
 
@@ -267,6 +268,43 @@ def test_nobody_approves_an_edited_verdict_or_changed_evidence(
     assert code == ExitCode.UNREADABLE
     assert f"evidence/{victim.relative_to(other.evidence).as_posix()} is changed" in err
     assert made.decisions() == other.decisions() == []
+
+
+NEAR = verdict(Code.NEAR_LIMIT, "node n0001", "5 % below the warning limit", benchmark="fio", indicator="read_iops")
+BARE = verdict(Code.NO_BASELINE, "fio", "has no history", benchmark="fio", indicator="write_iops")
+SLOW = verdict(Code.OUTSIDE_REFERENCE, "node n0001", "too slow", benchmark="fio", indicator="read_iops")
+
+
+@pytest.mark.parametrize(
+    ("suite", "extra", "refusal"),
+    [
+        ("nightly", [], None),
+        ("nightly", [NEAR, BARE], None),
+        ("nightly", [SLOW, BARE], "closed by FAIL outside_reference at node n0001;"),
+        ("acceptance", [BARE], None),
+        ("acceptance", [NEAR, BARE], "closed by WARN near_limit at node n0001;"),
+        ("acceptance", [SLOW, NEAR, BARE], "closed by FAIL outside_reference at node n0001 and 1 more;"),
+    ],
+)
+def test_a_baseline_is_made_of_open_gates_and_of_those_that_only_lack_one(
+    results: Path, capsys: pytest.CaptureFixture[str], suite: str, extra: list[Verdict], refusal: str | None
+) -> None:
+    made = build_run(results, suite=suite, extra=extra)
+    code, _, err = run(capsys, "approve", str(made.path), "--by", "ann")
+    if refusal is None:
+        assert (code, err, [line["by"] for line in made.decisions()]) == (ExitCode.OK, "", ["ann"])
+    else:
+        assert (code, made.decisions()) == (ExitCode.USAGE, [])
+        assert refusal in err
+        assert "open, or closed by nothing but a missing baseline" in err
+
+
+def test_a_closed_gate_that_gives_no_reason_is_not_approved(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = build_run(results)
+    rewrite_json(made, "verdict.json", gate="closed", verdict="FAIL")
+    code, _, err = run(capsys, "approve", str(made.path), "--by", "ann")
+    assert (code, made.decisions()) == (ExitCode.USAGE, [])
+    assert "its gate is closed;" in err
 
 
 def test_a_reader_that_hangs_up_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:

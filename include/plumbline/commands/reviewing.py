@@ -43,9 +43,11 @@ def add_commands(commands: Commands[argparse.ArgumentParser]) -> None:
         "approve",
         help="make a run part of the cluster's baseline (a person's decision, recorded)",
         description="Record in the run's decisions.jsonl that its values are this cluster's normal. Later runs are "
-        "compared with the median of approved runs.",
+        "compared with the median of approved runs. It takes a run whose gate is open, whatever warnings it has, or "
+        "closed by nothing but a missing baseline.",
+        epilog='example: plumbline approve latest --by "your name" --comment "quiet machine"',
     )
-    approve.add_argument("run_dir", metavar="RUN_DIR")
+    approve.add_argument("run_dir", metavar="RUN_DIR", help="a run directory, a run id, or latest")
     approve.add_argument("--by", required=True, help="who decides")
     approve.add_argument("--comment", default="", help="why")
     approve.add_argument("--revoke", action="store_true", help="take an approval back")
