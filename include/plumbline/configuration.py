@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,6 +11,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict
 from pydantic import ValidationError as PydanticError
 
+from plumbline.configuration_errors import explain
 from plumbline.errors import ConfigError, near_match
 
 M = TypeVar("M", bound="Document")
@@ -37,12 +38,22 @@ def load_yaml(path: Path) -> Any:
     """Read a YAML file. Raises ConfigError naming file and line for what is not YAML, or has a key twice."""
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot read: {error}") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: cannot read: not UTF-8 text, at byte {error.start}") from None
     try:
         return yaml.load(text, Loader=_UniqueKeys)  # noqa: S506 - derived from SafeLoader
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: not valid YAML: {error}") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ConfigError(_not_yaml(path, error)) from None
+
+
+def _not_yaml(path: Path, error: Exception) -> str:
+    """Say file, line and what the parser met there."""
+    mark = getattr(error, "problem_mark", None)
+    place = f"{path}:{mark.line + 1}" if mark else str(path)
+    context = getattr(error, "context", None)
+    return f"{place}: not valid YAML: {getattr(error, 'problem', None) or error}{f', {context}' if context else ''}"
 
 
 class _UniqueKeys(yaml.CSafeLoader):
@@ -51,7 +62,11 @@ class _UniqueKeys(yaml.CSafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
         for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=deep)
+            key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, Hashable):
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"a key must be one word, not {key!r}", key_node.start_mark
+                )
             if key in seen:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"the key {key!r} is given twice", key_node.start_mark
@@ -59,42 +74,31 @@ class _UniqueKeys(yaml.CSafeLoader):
             seen.add(key)
         return super().construct_mapping(node, deep)
 
+    def construct_date(self, node: yaml.ScalarNode) -> Any:
+        """Read a date or time; one that no calendar has is named with its line."""
+        try:
+            return self.construct_yaml_timestamp(node)
+        except ValueError as error:
+            raise yaml.constructor.ConstructorError(
+                None, None, f"{node.value} is no date: {error}", node.start_mark
+            ) from None
+
+
+_UniqueKeys.add_constructor("tag:yaml.org,2002:timestamp", _UniqueKeys.construct_date)
+
 
 def parse(model: type[M], data: Any, where: str) -> M:
     """Check data against a model. Raises ConfigError that lists every violation with its key and near match."""
+    if data is None:
+        raise ConfigError(f"{where}: is empty; it must be a mapping of keys: {', '.join(model.model_fields)}")
     if not isinstance(data, Mapping):
-        raise ConfigError(f"{where}: must be a mapping of keys, not {type(data).__name__}")
+        raise ConfigError(
+            f"{where}: must be a mapping of keys, not {'a list' if isinstance(data, list) else 'a value'}"
+        )
     try:
         return model.model_validate(data)
     except PydanticError as error:
-        lines = [_explain(model, item) for item in error.errors()]
-        raise ConfigError(f"{where}: " + "; ".join(lines)) from None
-
-
-def _explain(model: type[BaseModel], item: Any) -> str:
-    key = ".".join(str(part) for part in item["loc"])
-    if item["type"] == "extra_forbidden":
-        known = model.model_fields if len(item["loc"]) == 1 else _fields_below(model, item["loc"][:-1])
-        return f"unknown key {key!r}{near_match(str(item['loc'][-1]), known)}"
-    if item["type"] == "missing":
-        return f"key {key!r} is missing"
-    if isinstance(item["input"], Mapping):  # a check of several keys: the whole of them would bury what is wrong
-        return f"{key}: {item['msg']}".removeprefix(": ")
-    return f"{key}: {item['msg']}, not {item['input']!r}"
-
-
-def _fields_below(model: type[BaseModel], path: Iterable[Any]) -> Iterable[str]:
-    current: Any = model
-    for part in path:
-        if isinstance(part, int):  # an element of a list: its model was taken from the list's type
-            continue
-        field = getattr(current, "model_fields", {}).get(part)
-        candidates = [field.annotation, *getattr(field.annotation, "__args__", ())] if field else []
-        models = [c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)]
-        if not models:
-            return ()
-        current = models[0]
-    return tuple(getattr(current, "model_fields", ()))
+        raise ConfigError(f"{where}: {explain(model, data, error)}") from None
 
 
 def find_document(kind: str, name: str, folders: Iterable[Path]) -> Path:

@@ -54,9 +54,12 @@ def load(cluster: str, suite: str, settings: Mapping[str, Any]) -> tuple[Cluster
 
         load_scenario(chosen.faults, 0)
     known = benchmarks()
-    if strange := sorted(set(profile.benchmarks) - set(known)):
-        where = f"profile {profile.name}: benchmarks"
-        raise ConfigError(f"{where}: no benchmark {strange[0]!r}{near_match(strange[0], known)}")
+    for where, names in (
+        (f"profile {profile.name}", sorted(profile.benchmarks)),
+        (f"suite {chosen.name}", [item.benchmark for item in chosen.benchmarks]),
+    ):
+        if strange := [name for name in names if name not in known]:
+            raise ConfigError(f"{where}: benchmarks: no benchmark {strange[0]!r}{near_match(strange[0], known)}")
     if profile.repeatability is not None:
         given = {**chosen.baseline.model_dump(), **profile.repeatability.model_dump()}
         baseline = parse(Baseline, given, f"profile {profile.name}: repeatability")

@@ -15,6 +15,7 @@ from plumbline.cli import build_parser, main
 from plumbline.clusters.profile import PROFILES
 from plumbline.errors import ExitCode, OutputError
 from plumbline.model import Code, Verdict, verdict
+from plumbline.suites.suite import SUITES
 from plumbline.tracking.history import load_history
 from plumbline.tracking.run_directory import RunDirectory
 
@@ -123,6 +124,14 @@ def test_a_misspelt_benchmark_in_a_profile_is_named(tmp_path: Path, capsys: pyte
     code, _, err = run(capsys, "plan", "--cluster", str(tmp_path / "own.yaml"))
     assert code == ExitCode.USAGE
     assert "profile own: benchmarks: no benchmark 'nccl_test'; did you mean 'nccl_tests'?" in err
+
+
+def test_a_misspelt_benchmark_in_a_suite_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (SUITES / "nightly.yaml").read_text().replace("benchmark: fio", "benchmark: foi")
+    (tmp_path / "nightly.yaml").write_text(text)
+    code, _, err = run(capsys, "plan", "--cluster", "simulated-8", "--suite", str(tmp_path / "nightly.yaml"))
+    assert code == ExitCode.USAGE
+    assert "suite nightly: benchmarks: no benchmark 'foi'; did you mean 'fio'?" in err
 
 
 def test_every_reader_is_listed_with_what_it_gives(capsys: pytest.CaptureFixture[str]) -> None:

@@ -64,7 +64,11 @@ benchmarks: [{benchmark: fio, node_counts: [1]}]
         ("tolerance: 0.05", "min_runs: 3, window: 2", "min_runs 3 above window 2"),
         ("tolerance: 0.05", "window: 10000", "baseline.window: .*90"),
         ("coverage_gaps_allowed: true", "max_age_nights: 9999", "gate.max_age_nights: .*30, not 9999"),
-        ("node_counts: [1]", "node_counts: []", "benchmarks.0.node_counts"),
+        (
+            "node_counts: [1]",
+            "node_counts: []",
+            r"benchmarks\[0\].node_counts: must be a list of at least 1 or 'ladder', not \[\]$",
+        ),
         ("gate:", "node_counts: []\ngate:", "node_counts"),
         ("kind: nightly", "kind: acceptance", "blocks WARN and allows no coverage gaps"),
         ("[{benchmark: fio, node_counts: [1]}]", "[]", "benchmarks"),

@@ -202,7 +202,7 @@ def parse_settings(pairs: list[str]) -> dict[str, Any]:
             raise ConfigError(f"--set {pair}: write key=value")
         try:
             value = yaml.safe_load(text) if text else ""
-        except yaml.YAMLError:
+        except (yaml.YAMLError, ValueError):  # ValueError: a date that no calendar has
             value = text
         settings[key.strip()] = value if isinstance(value, (str, int, float)) else text
     return settings
