@@ -81,8 +81,9 @@ def _case(case: dict[str, Any], outcome: Outcome) -> None:
     if printed is not None:
         outcome.sums[name if "Total" not in description else f"{name}_total"] = printed
     for part, block in _blocks(name, description, rows):
-        matrix = Matrix(name, unit, [str(i) for i in range(len(block[0]))], name=part)
-        matrix.rows = [(str(i), row) for i, row in enumerate(block)]
+        matrix = Matrix(name, unit, tuple(str(i) for i in range(len(block[0]))), name=part)
+        matrix.labels = [str(i) for i in range(len(block))]
+        matrix.values = [value for row in block for value in row]
         if block is rows or block[-1] is rows[-1]:
             matrix.printed_sum = printed
             # The sum is exact, the cells have six digits.

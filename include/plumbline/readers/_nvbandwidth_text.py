@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from plumbline.readers._nvbandwidth_matrix import Matrix
+from plumbline.readers._row_shapes import RowShapes
 from plumbline.readers.framing import strip_prefix
 
 _BANNER = {
@@ -14,6 +17,7 @@ _BANNER = {
     "CUDA Runtime Version: ": "cuda_runtime",
     "Driver Version: ": "driver",
 }
+_BANNERS = tuple(_BANNER)
 _DEVICE = re.compile(r"(?:Process\s+\d{1,6} \((\S{1,120})\): device|Device) (\d{1,6}): (.{1,160})")
 _RUNNING = re.compile(r"Running ([A-Za-z]\w{1,80})\.")
 _WAIVED = re.compile(r"(?:Waiving \w{1,80}\.|Waived:.{0,200})")
@@ -29,6 +33,7 @@ _OLD_NOTE = "This tool reports current measured bandwidth"
 _ROW = re.compile(r"\s*[0-9]{1,4}(?:\s+(?:N/A|[0-9]{1,9}\.[0-9]{2}))+\s*", re.ASCII)
 """A row whose label is a number: nothing that a launcher puts before a line looks like its beginning."""
 _MOST_COLUMNS = 4096
+_LONGEST_ROW = 20 * _MOST_COLUMNS
 _LARGEST_REPORT = 64 << 20
 
 
@@ -40,6 +45,11 @@ class Outcome:
     devices: list[str] = field(default_factory=list)
     tests: dict[str, None] = field(default_factory=dict)
     matrices: list[Matrix] = field(default_factory=list)
+    """Those that `take_matrices` did not give yet."""
+    names: Counter[str] = field(default_factory=Counter)
+    """How many matrices of each name it gave."""
+    tests_given: set[str] = field(default_factory=set)
+    """The tests whose matrices it gave."""
     sums: dict[str, float] = field(default_factory=dict)
     """Sums as printed, also those that are not the sum of their cells."""
     waived: int = 0
@@ -52,22 +62,30 @@ class Outcome:
     """False for versions until 0.5, which end without one."""
     touched: bool = False
 
+    def take_matrices(self) -> Iterator[Matrix]:
+        """Give the matrices found since the last time, and keep no more of them than their names."""
+        for matrix in self.matrices:
+            self.names[matrix.name] += 1
+            self.tests_given.add(matrix.test)
+            yield matrix
+        self.matrices.clear()
+
     def without_matrix(self) -> list[str]:
-        """Give the tests that ran, did not fail, and have no whole matrix."""
-        given = {matrix.test for matrix in self.matrices} | self.failed_tests
+        """Give the tests that ran, did not fail, and gave no whole matrix."""
+        given = self.tests_given | self.failed_tests
         return [name for name in self.tests if name not in given]
 
 
 def _is_of_interest(line: str) -> bool:
     """Say whether a line may be nvbandwidth's; one chain of tests, for it runs on every line of long logs."""
     return (
-        "unning " in line or "Waiv" in line or "RROR" in line or "Error" in line or "B/s" in line or "(ns)" in line
-        or "SUM " in line or "PERF" in line or "ersion" in line or "Device " in line or "Process" in line
+        "Device " in line or "ersion" in line or "SUM " in line or "unning " in line or "B/s" in line or "(ns)" in line
+        or "PERF" in line or "Waiv" in line or "RROR" in line or "Error" in line or "Process" in line
         or "NOTE" in line or "{" in line or "Warning" in line
     )  # fmt: skip
 
 
-def _numbers(cells: list[str]) -> list[float | None]:
+def _numbers(cells: Sequence[str]) -> list[float | None]:
     return [None if cell == "N/A" else float(cell) for cell in cells]
 
 
@@ -82,16 +100,25 @@ class TextScan:
         self._test = ""
         self._matrix: Matrix | None = None
         self._unit: str | None = None
+        self._rows = RowShapes(_ROW, _LONGEST_ROW)
 
-    def feed(self, line: str, whole: bool) -> None:
-        """Take over one line; `whole` says that it had its line end."""
-        if self._matrix is not None and whole and self._plain_row(self._matrix, line):
-            return
+    def feed(self, lines: Sequence[str], whole: bool) -> None:
+        """Take over lines; `whole` says that they had their line ends."""
+        passed = 0
+        for at, line in enumerate(lines):
+            if at < passed:
+                continue
+            if self._matrix is not None and whole and (taken := self._plain_rows(self._matrix, lines, at)):
+                passed = at + taken
+            elif line or self.report_lines or self._unit is not None:
+                self._feed_line(line, whole)
+
+    def _feed_line(self, line: str, whole: bool) -> None:
         interesting = _is_of_interest(line)
-        if not (self.report_lines or self._matrix or self._unit or interesting):
+        if not (interesting or self.report_lines or self._matrix or self._unit):
             return
         text = strip_prefix(line)
-        if self.report_lines or (text.lstrip()[:1] == "{" and not self._test):
+        if self.report_lines or (not self._test and text.lstrip()[:1] == "{"):
             self._report_bytes += len(text)
             if self._report_bytes <= _LARGEST_REPORT:
                 self.report_lines.append(text)
@@ -113,17 +140,27 @@ class TextScan:
         if not _LABELS.fullmatch(text[: 64 * _MOST_COLUMNS]) or len(labels) > _MOST_COLUMNS:
             self._tear(text)
             return
-        self._matrix = Matrix(self._test, unit, labels)
+        self._matrix = Matrix(self._test, unit, tuple(labels))
 
-    def _plain_row(self, matrix: Matrix, line: str) -> bool:
-        """Take a row whose label is a number. False when the line is none."""
-        if self.report_lines or self._unit is not None or not _ROW.fullmatch(line):
-            return False
-        label, *cells = line.split()
-        if len(cells) != len(matrix.columns):
-            return False
-        matrix.rows.append((label, _numbers(cells)))
-        return True
+    def _plain_rows(self, matrix: Matrix, lines: Sequence[str], at: int) -> int:
+        """Take rows whose labels are numbers, as many as there are columns if they are all there. Give how many."""
+        if self.report_lines or not self._rows.has(lines[at]):
+            return 0
+        width = len(matrix.columns)
+        if not matrix.labels and width > 1:
+            cells = self._rows.cells(lines[at : at + width])
+            # Of numbers without a point there is one in each row: where they stand tells how long the rows are.
+            if cells is not None and len(cells) == width * (width + 1) and all(map(str.isdigit, cells[:: width + 1])):
+                matrix.labels = cells[:: width + 1]
+                del cells[:: width + 1]
+                matrix.values = _numbers(cells)
+                return width
+        label, *cells = lines[at].split()
+        if len(cells) != width:
+            return 0
+        matrix.labels.append(label)
+        matrix.values += _numbers(cells)
+        return 1
 
     def _row(self, matrix: Matrix, text: str) -> bool:
         """Take a row of the open matrix. False when the line is none."""
@@ -135,7 +172,8 @@ class TextScan:
             self._tear(text)
             return True
         label = " ".join(cells[: -len(matrix.columns)])
-        matrix.rows.append((label, _numbers(values)))
+        matrix.labels.append(label)
+        matrix.values += _numbers(values)
         return True
 
     def _tear(self, text: str) -> None:
@@ -144,53 +182,61 @@ class TextScan:
         del self.outcome.problems[20:]
 
     def _line(self, text: str) -> None:
-        outcome = self.outcome
-        if text.startswith(("SUM ", "&&&& PERF ")) and (match := _SUM.fullmatch(text)):
+        begins = text[:4]
+        if begins in ("SUM ", "&&&&") and (match := _SUM.fullmatch(text)):
             self._sum(match[1], match[2])
-        elif text.startswith("Running ") and (match := _RUNNING.fullmatch(text)):
+        elif begins == "Runn" and (match := _RUNNING.fullmatch(text)):
             self._leave()
             self._test = match[1]
-            outcome.tests[match[1]] = None
-            outcome.touched = True
-        elif text.startswith("Waiv") and _WAIVED.fullmatch(text):
+            self.outcome.tests[match[1]] = None
+            self.outcome.touched = True
+        elif begins == "Waiv" and _WAIVED.fullmatch(text):
             self._leave()
-            outcome.waived += 1
-        elif match := _ERROR.fullmatch(text):
+            self.outcome.waived += 1
+        elif begins in ("Erro", "ERRO") and (match := _ERROR.fullmatch(text)):
             self._leave()
-            outcome.errors.append(f"{self._test}: {match[1]}" if self._test else match[1])
-            outcome.failed_tests.add(self._test)
-            del outcome.errors[20:]
-        elif text.endswith(")") and (match := _DESCRIPTION.fullmatch(text)):
+            self._error(match[1])
+        elif text[-1:] == ")" and text.endswith((" bandwidth (GB/s)", " (ns)")) and (
+            match := _DESCRIPTION.fullmatch(text)
+        ):
             self._leave()
             self._unit = match[1] or match[2]
         else:
             self._remark(text)
 
+    def _error(self, text: str) -> None:
+        self.outcome.errors.append(f"{self._test}: {text}" if self._test else text)
+        self.outcome.failed_tests.add(self._test)
+        del self.outcome.errors[20:]
+
     def _remark(self, text: str) -> None:
         outcome = self.outcome
-        for start, name in _BANNER.items():
-            if text.startswith(start):
-                value = text.removeprefix(start).strip()
-                outcome.banner.setdefault(
-                    name, int(value) if value.isascii() and value.isdecimal() and len(value) < 12 else value
-                )
-                outcome.touched = True
-        if match := _DEVICE.fullmatch(text):
-            outcome.devices.append(match[3].strip())
-            del outcome.devices[_MOST_COLUMNS:]
-        elif _FOOTER in text:
+        if text[:7] in ("Device ", "Process") and (match := _DEVICE.fullmatch(text)):
+            if len(outcome.devices) < _MOST_COLUMNS:
+                outcome.devices.append(match[3].strip())
+            return
+        if text.startswith(_BANNERS):
+            self._banner(text)
+        if _FOOTER in text:
             outcome.ended = True
         elif _OLD_NOTE in text:
             outcome.has_footer = False
         elif text.startswith(("NOTE:", "Warning:")) and len(outcome.warnings) < 10:
             outcome.warnings.append(text[:300])
 
+    def _banner(self, text: str) -> None:
+        start = next(start for start in _BANNERS if text.startswith(start))
+        value = text.removeprefix(start).strip()
+        number = int(value) if value.isascii() and value.isdecimal() and len(value) < 12 else value
+        self.outcome.banner.setdefault(_BANNER[start], number)
+        self.outcome.touched = True
+
     def _sum(self, name: str, value: str) -> None:
         matrix, self._matrix = self._matrix, None
         self.outcome.touched = True
         if len(self.outcome.sums) < _MOST_COLUMNS:
             self.outcome.sums[name] = float(value)
-        if matrix is None or not matrix.rows:
+        if matrix is None or not matrix.labels:
             self.outcome.problems.append(f"the sum of {name} stands without its matrix")
             del self.outcome.problems[20:]
             return

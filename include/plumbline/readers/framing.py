@@ -45,7 +45,7 @@ def peel(line: str, *, hosts: bool = False) -> tuple[str, str]:
     """
     origin = ""
     for _ in range(_DEEPEST):
-        if not line or line[0] not in _STARTS:
+        if _begins_bare(line):
             break
         if line[0] == "{":
             inner = _unwrap_json(line)
@@ -68,9 +68,15 @@ def peel(line: str, *, hosts: bool = False) -> tuple[str, str]:
     return origin, line
 
 
+def _begins_bare(line: str) -> bool:
+    """Say whether no prefix but a host's can stand before the line; names of days and months have three letters."""
+    first = line[:1]
+    return first not in _STARTS or (first.isalpha() and line[3:4] != " ")
+
+
 def strip_prefix(line: str, *, hosts: bool = False) -> str:
     """Give the line as the tool printed it, without what launchers and collectors put before it."""
-    return peel(line, hosts=hosts)[1]
+    return line if not hosts and _begins_bare(line) else peel(line, hosts=hosts)[1]
 
 
 def join_parts(lines: Iterable[str]) -> Iterator[str]:

@@ -8,14 +8,16 @@ inline_common.h, output.cpp, json_output.cpp.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from plumbline.errors import OutputError
 from plumbline.model import Scalar
 from plumbline.readers._expectations import expected_count, expected_words
+from plumbline.readers._nvbandwidth_matrix import Places, places_of
 from plumbline.readers._nvbandwidth_report import read_report
 from plumbline.readers._nvbandwidth_text import Outcome, TextScan
-from plumbline.readers.reading import Completeness, Fact, Item, Status
+from plumbline.readers.reading import Completeness, Fact, Item, Reading, Status
 from plumbline.readers.source import Source
 
 NAME = "nvbandwidth"
@@ -44,6 +46,8 @@ EXPECTATIONS: Mapping[str, str] = {
     "devices": "GPUs that must be listed",
 }
 _MOST_REPORT_BYTES = 64 << 20
+_MOST_KEPT = 4096
+"""Of larger matrices the params are made each time, for the memory that they take."""
 
 
 def sniff(head: str) -> float:
@@ -56,22 +60,26 @@ def sniff(head: str) -> float:
 def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
     """Give readings matrix by matrix, then facts. Raises OutputError when there is no banner, test or report."""
     wanted_tests, wanted_devices = expected_words(expect, "tests"), expected_count(expect, "devices")
-    scan = TextScan()
+    scan, places = TextScan(), lru_cache(maxsize=32)(places_of)
     first = ""
     for lines in source.line_blocks():
-        for line in lines:
-            scan.feed(line, source.ends_whole)
+        scan.feed(lines, source.ends_whole)
         first = first or next((line[:200] for line in lines if line), "")
+        yield from _readings(scan.outcome, places)
     outcome = scan.finish()
     if scan.report_lines:
         read_report("\n".join(scan.report_lines), outcome, _MOST_REPORT_BYTES)
     if not outcome.touched:
         raise OutputError("no banner, test or report of nvbandwidth", source=source.name, excerpt=first)
-    for matrix in outcome.matrices:
-        yield from matrix.readings()
+    yield from _readings(outcome, places)
     for name, value in _facts(outcome).items():
         yield Fact(name, value)
     yield _completeness(outcome, wanted_tests, wanted_devices)
+
+
+def _readings(outcome: Outcome, places: Places) -> Iterator[Reading]:
+    for matrix in outcome.take_matrices():
+        yield from matrix.readings(places if len(matrix.values) <= _MOST_KEPT else places_of)
 
 
 def _facts(outcome: Outcome) -> Mapping[str, Any]:
@@ -91,15 +99,14 @@ def _facts(outcome: Outcome) -> Mapping[str, Any]:
 def _completeness(outcome: Outcome, wanted_tests: list[str], wanted_devices: int | None) -> Completeness:
     problems = list(outcome.problems)
     problems += [f"{name} gave no matrix" for name in outcome.without_matrix()]
-    names = {matrix.name for matrix in outcome.matrices} | {matrix.test for matrix in outcome.matrices}
+    names = outcome.names.keys() | outcome.tests_given
     problems += [f"no result of {name}" for name in wanted_tests if name not in names]
     if wanted_devices is not None and len(outcome.devices) != wanted_devices:
         problems.append(f"{len(outcome.devices)} GPUs are listed, expected {wanted_devices}")
-    begun = bool(outcome.tests or outcome.matrices or problems)
-    if not outcome.matrices:
+    begun = bool(outcome.tests or outcome.names or problems)
+    if not outcome.names:
         problems.append("no test gave a result")
-    told = [matrix.name for matrix in outcome.matrices]
-    if len(told) != len(set(told)):
+    if any(times > 1 for times in outcome.names.values()):
         problems.append("results are there twice: several runs in one output")
     if outcome.errors:
         status = Status.FAILED
@@ -119,7 +126,7 @@ def _completeness(outcome: Outcome, wanted_tests: list[str], wanted_devices: int
         reader=NAME,
         status=status,
         expected={**({"tests": wanted_tests} if wanted_tests else {}), **_number("devices", wanted_devices)},
-        found={"tests": len(outcome.tests), "matrices": len(outcome.matrices), "waived": outcome.waived},
+        found={"tests": len(outcome.tests), "matrices": outcome.names.total(), "waived": outcome.waived},
         reason="; ".join([*outcome.errors, *problems]),
     )
 

@@ -7,14 +7,17 @@ p2pBandwidthLatencyTest.cu of 2018 to 2025.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, repeat
+from functools import lru_cache
+from itertools import repeat
 from typing import Any
 
 from plumbline.errors import OutputError
-from plumbline.model import Scalar
+from plumbline.model import Params, Scalar
 from plumbline.readers._expectations import expected_count
+from plumbline.readers._row_shapes import RowShapes
 from plumbline.readers.framing import strip_prefix
 from plumbline.readers.reading import Completeness, Fact, Item, Reading, Status, readings_of
 from plumbline.readers.source import Source
@@ -66,8 +69,8 @@ _REQUIRED = (
 )  # fmt: skip
 _MOST_DEVICES = 1024
 _LONGEST_LINE = 20 * _MOST_DEVICES
-_MOST_SHAPES = 4096
-_ANY_DIGIT = str.maketrans("123456789", "000000000")
+_MOST_KEPT = 64
+"""The layouts of larger matrices are made each time, for the memory that they take."""
 
 
 @dataclass(slots=True)
@@ -78,40 +81,76 @@ class _Matrix:
     enabled: bool
     mode: str | None
     size: int
-    rows: list[list[float]] = field(default_factory=list)
+    cells: list[float] = field(default_factory=list)
+    """Row behind row."""
+
+    @property
+    def height(self) -> int:
+        return len(self.cells) // self.size
 
     @property
     def is_whole(self) -> bool:
-        return len(self.rows) == self.size
-
-    def readings(self) -> list[Reading]:
-        bandwidth = self.kind in ("Unidirectional", "Bidirectional")
-        name = f"{self.kind.lower()}_{'bandwidth' if bandwidth else 'latency'}"
-        local = "local_bandwidth" if bandwidth else "local_latency"
-        unit, enabled, size = "GB/s" if bandwidth else "us", self.enabled, self.size
-        more: dict[str, Scalar] = {"mode": self.mode} if self.mode else {}
-        places = [
-            {"source": source, "target": target, "p2p": enabled, **more}
-            if source != target
-            else {"gpu": source, "matrix": self.kind.lower(), "p2p": enabled, **more}
-            for source in range(size)
-            for target in range(size)
-        ]
-        names = [name] * (size * size)
-        names[:: size + 1] = [local] * size
-        return readings_of(names, chain.from_iterable(self.rows), repeat(unit), places)
+        return self.height == self.size
 
     def summary(self) -> dict[str, Any]:
-        values = [value for i, row in enumerate(self.rows) for j, value in enumerate(row) if i != j]
+        others = self.cells.copy()
+        del others[:: self.size + 1]
         found: dict[str, Any] = {"n": self.size}
-        return found | ({"offdiag_min": min(values), "offdiag_max": max(values)} if values else {})
+        return found | ({"offdiag_min": min(others), "offdiag_max": max(others)} if others else {})
+
+
+_Layout = tuple[list[str], str, list[Params]]
+"""Of a matrix: the indicator of each cell, the unit of all, the params of each."""
+
+
+def _layout(kind: str, enabled: bool, mode: str | None, size: int) -> _Layout:
+    bandwidth = kind in ("Unidirectional", "Bidirectional")
+    more: dict[str, Scalar] = {"mode": mode} if mode else {}
+    places: list[Params] = [
+        {"source": source, "target": target, "p2p": enabled, **more}
+        if source != target
+        else {"gpu": source, "matrix": kind.lower(), "p2p": enabled, **more}
+        for source in range(size)
+        for target in range(size)
+    ]
+    names = [f"{kind.lower()}_{'bandwidth' if bandwidth else 'latency'}"] * (size * size)
+    names[:: size + 1] = ["local_bandwidth" if bandwidth else "local_latency"] * size
+    return names, "GB/s" if bandwidth else "us", places
+
+
+class _Whole:
+    """The matrices that are whole: what is kept of them, and their readings."""
+
+    def __init__(self) -> None:
+        self.told: Counter[tuple[str, str]] = Counter()
+        """(title, kind) → how many."""
+        self.seen: set[tuple[str, str]] = set()
+        """(kind, whether P2P was enabled)"""
+        self.sizes: set[int] = set()
+        self._last: dict[str, _Matrix] = {}
+        self._layout = lru_cache(maxsize=32)(_layout)
+
+    def add(self, matrix: _Matrix) -> list[Reading]:
+        """Keep what facts and completeness need; give the readings."""
+        self.told[matrix.title, matrix.kind] += 1
+        self.seen.add((matrix.kind, "Enabled" if matrix.enabled else "Disabled"))
+        self.sizes.add(matrix.size)
+        self._last[f"{matrix.title} CPU" if matrix.kind == "cpu" else matrix.title] = matrix
+        layout = self._layout if matrix.size <= _MOST_KEPT else _layout
+        names, unit, places = layout(matrix.kind, matrix.enabled, matrix.mode, matrix.size)
+        return readings_of(names, matrix.cells, repeat(unit), places)
+
+    def summaries(self) -> dict[str, dict[str, Any]]:
+        """Give each title's fact: of several matrices, the last one's."""
+        return {title: matrix.summary() for title, matrix in self._last.items()}
 
 
 class _Scan:
     """The matrices of a file as they come."""
 
     def __init__(self) -> None:
-        self.matrices: list[_Matrix] = []
+        self.whole: list[_Matrix] = []
+        """Those that became whole; whoever reads them on takes them out."""
         self.devices: dict[int, tuple[str, str]] = {}
         self.no_access: list[list[int]] = []
         self.errors: list[str] = []
@@ -119,66 +158,79 @@ class _Scan:
         self.titles = 0
         self._title: re.Match[str] | None = None
         self._open: _Matrix | None = None
-        self._shapes: set[str] = set()
+        self._rows = RowShapes(_ROW, _LONGEST_LINE)
 
-    def feed(self, line: str, whole: bool) -> None:
-        matrix = self._open
-        if matrix is not None:
-            # A line of numbers alone has nothing before it that a launcher put there.
-            if whole and self._is_row(line):
-                self._take_cells(matrix, line)
-                return
-            if self._row(matrix, strip_prefix(line), whole):
-                return
-        if whole and (
-            "P2P" in line or "Device" in line or "\\D" in line or "PU" in line or "rror" in line or "ail" in line
-        ):
-            self._line(strip_prefix(line))
+    def feed(self, lines: Sequence[str], ended: bool) -> None:
+        """Take lines; `ended` says that they have their line ends."""
+        passed = 0
+        for at, line in enumerate(lines):
+            if at < passed:
+                continue
+            matrix, text = self._open, None
+            if matrix is not None:
+                # A line of numbers alone has nothing before it that a launcher put there.
+                if ended and self._rows.has(line):
+                    if not matrix.cells and self._take_rows(matrix, lines[at : at + matrix.size]):
+                        passed = at + matrix.size
+                    else:
+                        self._take_cells(matrix, line)
+                    continue
+                text = strip_prefix(line)
+                if ended and text is not line and self._rows.has(text):
+                    self._take_cells(matrix, text)
+                    continue
+                if self._belongs(matrix, text, ended):
+                    continue
+            if ended and (
+                "P2P" in line or "Device" in line or "\\D" in line or "PU" in line or "rror" in line or "ail" in line
+            ):
+                self._line(strip_prefix(line) if text is None else text)
 
-    def _row(self, matrix: _Matrix, text: str, whole: bool) -> bool:
-        """Take a row of the open matrix. False when the line is none."""
-        if not text.strip():
+    def _belongs(self, matrix: _Matrix, text: str, ended: bool) -> bool:
+        """Say whether a line that is no row is part of the open matrix: blank, or torn. It ends the matrix if not."""
+        if not text or text.isspace():
             return True
-        if not whole or not self._is_row(text):
-            if text.lstrip()[:1].isdigit() or not whole:
-                self.torn = self.torn or text.strip()[:160]
-                self._open = None
-                return True
-            if not matrix.is_whole:
-                self.torn = self.torn or f"{matrix.title} has {len(matrix.rows)} of {matrix.size} rows"
-            self._open = None
+        self._open = None
+        if text.lstrip()[:1].isdigit() or not ended:
+            self.torn = self.torn or text.strip()[:160]
+            return True
+        if not matrix.is_whole:
+            self.torn = self.torn or f"{matrix.title} has {matrix.height} of {matrix.size} rows"
+        return False
+
+    def _take_rows(self, matrix: _Matrix, lines: Sequence[str]) -> bool:
+        """Take all rows of a matrix at once. False when the lines are anything else, or fewer."""
+        size = matrix.size
+        cells = self._rows.cells(lines) if len(lines) == size else None
+        # Labels alone have no point: where they stand tells that every row has as many cells.
+        if cells is None or len(cells) != size * (size + 1) or cells[:: size + 1] != _labels(size):
             return False
-        self._take_cells(matrix, text)
+        del cells[:: size + 1]
+        self._take(matrix, cells)
         return True
 
-    def _is_row(self, text: str) -> bool:
-        """Say whether a line is a row of numbers. That depends on where its digits stand, not on which they are."""
-        shape = text.translate(_ANY_DIGIT)
-        if shape in self._shapes:
-            return True
-        is_row = len(text) < _LONGEST_LINE and _ROW.fullmatch(text) is not None
-        if is_row and len(self._shapes) < _MOST_SHAPES:
-            self._shapes.add(shape)
-        return is_row
-
     def _take_cells(self, matrix: _Matrix, text: str) -> None:
-        label, *texts = text.split()
-        cells = list(map(float, texts))
-        if int(label) != len(matrix.rows) or len(cells) != matrix.size or matrix.is_whole:
+        label, *cells = text.split()
+        if int(label) != matrix.height or len(cells) != matrix.size or matrix.is_whole:
             self.torn = self.torn or text.strip()[:160]
             self._open = None
         else:
-            matrix.rows.append(cells)
+            self._take(matrix, cells)
+
+    def _take(self, matrix: _Matrix, cells: Sequence[str]) -> None:
+        matrix.cells += map(float, cells)
+        if matrix.is_whole:
+            self.whole.append(matrix)
 
     def _line(self, text: str) -> None:
         if "P2P=" in text and (match := _TITLE.fullmatch(text.strip())):
             self._title, self.titles = match, self.titles + 1
-        elif self._title is not None and (match := _HEADER.fullmatch(text[:_LONGEST_LINE])):
-            self._header(self._title, match)
-        elif match := _DEVICE.match(text.strip()):
+        elif self._title is not None and (columns := _columns(text)) is not None:
+            self._header(self._title, text, *columns)
+        elif "Device: " in text and (match := _DEVICE.match(text.strip())):
             if len(self.devices) < _MOST_DEVICES:
                 self.devices[int(match[1])] = (match[2], match[3])
-        elif match := _NO_ACCESS.match(text.strip()):
+        elif "CANNOT Access" in text and (match := _NO_ACCESS.match(text.strip())):
             if len(self.no_access) < _MOST_DEVICES * _MOST_DEVICES:
                 self.no_access.append([int(match[1]), int(match[2])])
         elif "Connectivity Matrix" in text:
@@ -186,21 +238,32 @@ class _Scan:
         elif ("Cuda failure" in text or "CUDA error" in text) and len(self.errors) < 10:
             self.errors.append(text.strip()[:300])
 
-    def _header(self, title: re.Match[str], header: re.Match[str]) -> None:
-        columns = [int(number) for number in header[2].split()]
+    def _header(self, title: re.Match[str], text: str, corner: str, size: int) -> None:
         latency = title[3] == "Latency"
-        kind = title[1] if not latency else "cpu" if header[1] == "CPU" else "gpu"
-        if columns != list(range(len(columns))) or len(columns) > _MOST_DEVICES or kind is None:
-            self.torn = self.torn or header.group().strip()[:160]
+        kind = title[1] if not latency else "cpu" if corner == "CPU" else "gpu"
+        if not 0 < size <= _MOST_DEVICES or kind is None:
+            self.torn = self.torn or text.strip()[:160]
             return
         mode = title[4].lower() if title[4] else None
-        matrix = _Matrix(title[0], kind, title[2] == "Enabled", mode, len(columns))
-        self.matrices.append(matrix)
-        self._open = matrix
+        self._open = _Matrix(title[0], kind, title[2] == "Enabled", mode, size)
 
     def finish(self) -> None:
         if self._open is not None and not self._open.is_whole:
-            self.torn = self.torn or f"{self._open.title} has {len(self._open.rows)} of {self._open.size} rows"
+            self.torn = self.torn or f"{self._open.title} has {self._open.height} of {self._open.size} rows"
+
+
+@lru_cache(maxsize=64)
+def _columns(text: str) -> tuple[str, int] | None:
+    """Give the corner of a header and how many columns are numbered in order (0: they are not); None for another."""
+    if (match := _HEADER.fullmatch(text[:_LONGEST_LINE])) is None:
+        return None
+    columns = match[2].split()
+    return match[1], len(columns) if list(map(int, columns)) == list(range(len(columns))) else 0
+
+
+@lru_cache(maxsize=64)
+def _labels(size: int) -> Sequence[str]:
+    return list(map(str, range(size)))
 
 
 def sniff(head: str) -> float:
@@ -213,50 +276,47 @@ def sniff(head: str) -> float:
 def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
     """Give readings matrix by matrix, then facts. Raises OutputError when there is neither banner nor matrix."""
     wanted = expected_count(expect, "devices")
-    scan = _Scan()
+    scan, whole = _Scan(), _Whole()
     first = ""
     for lines in source.line_blocks():
-        for line in lines:
-            scan.feed(line, source.ends_whole)
+        scan.feed(lines, source.ends_whole)
         first = first or next((line[:200] for line in lines if line), "")
+        for matrix in scan.whole:
+            yield from whole.add(matrix)
+        scan.whole.clear()
     scan.finish()
     if not scan.titles and not scan.devices:
         raise OutputError("no banner or matrix of p2pBandwidthLatencyTest", source=source.name, excerpt=first)
-    whole = [matrix for matrix in scan.matrices if matrix.is_whole]
-    for matrix in whole:
-        yield from matrix.readings()
     for name, value in _facts(scan, whole).items():
         yield Fact(name, value)
     yield _completeness(scan, whole, wanted)
 
 
-def _facts(scan: _Scan, whole: list[_Matrix]) -> Mapping[str, Any]:
-    found: dict[str, Any] = {
-        f"{matrix.title} CPU" if matrix.kind == "cpu" else matrix.title: matrix.summary() for matrix in whole
-    }
+def _facts(scan: _Scan, whole: _Whole) -> Mapping[str, Any]:
     names = [scan.devices[number] for number in sorted(scan.devices)]
-    found |= {
+    found = {
+        **whole.summaries(),
         "devices": [name for name, _ in names] or None,
         "bus_ids": [bus for _, bus in names] or None,
         "no_access": scan.no_access or None,
         "errors": scan.errors or None,
-        "matrices": len(whole),
+        "matrices": whole.told.total(),
     }
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _completeness(scan: _Scan, whole: list[_Matrix], wanted: int | None) -> Completeness:
-    seen = {(matrix.kind, "Enabled" if matrix.enabled else "Disabled") for matrix in whole}
-    problems = [f"no whole matrix of {kind} with P2P {state}" for kind, state in _REQUIRED if (kind, state) not in seen]
-    halves = [state for kind, state in seen if kind == "cpu"]
+def _completeness(scan: _Scan, whole: _Whole, wanted: int | None) -> Completeness:
+    problems = [
+        f"no whole matrix of {kind} with P2P {state}" for kind, state in _REQUIRED if (kind, state) not in whole.seen
+    ]
+    halves = [state for kind, state in whole.seen if kind == "cpu"]
     if len(halves) == 1:
         problems.append("the CPU half of a latency matrix is missing")
     if scan.torn:
         problems.insert(0, f"a matrix is damaged or cut: {scan.torn}")
-    told = [(matrix.title, matrix.kind) for matrix in whole]
-    if len(told) != len(set(told)):
+    if any(times > 1 for times in whole.told.values()):
         problems.append("matrices are there twice: several runs in one output")
-    sizes = {matrix.size for matrix in whole} | ({len(scan.devices)} if scan.devices else set())
+    sizes = whole.sizes | ({len(scan.devices)} if scan.devices else set())
     if len(sizes) > 1:
         problems.append(f"matrices and devices do not agree on the number of GPUs: {sorted(sizes)}")
     elif wanted is not None and sizes != {wanted}:
@@ -266,6 +326,6 @@ def _completeness(scan: _Scan, whole: list[_Matrix], wanted: int | None) -> Comp
         reader=NAME,
         status=Status.FAILED if scan.errors else status,
         expected={} if wanted is None else {"devices": wanted},
-        found={"matrices": len(whole), "devices": len(scan.devices)},
+        found={"matrices": whole.told.total(), "devices": len(scan.devices)},
         reason="; ".join([*scan.errors, *problems]),
     )

@@ -1,0 +1,41 @@
+"""Rows of numbers, told from other lines by where their digits stand: that is the same in row after row of a table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_ANY_DIGIT = str.maketrans("123456789", "000000000")
+_MOST_SHAPES = 4096
+_STARTS = frozenset(" \t\v\f\r0123456789")
+
+
+class RowShapes:
+    """The rows of one kind of table. `pattern` matches whole rows, which begin with a blank or a digit.
+
+    It must not care which digits there are.
+    """
+
+    def __init__(self, pattern: re.Pattern[str], longest: int) -> None:
+        """Know no shape yet; lines of `longest` characters and more are no rows."""
+        self._fullmatch, self._longest = pattern.fullmatch, longest
+        self._known: set[str] = set()
+
+    def has(self, line: str) -> bool:
+        """Say whether a line is a row."""
+        if line[:1] not in _STARTS:
+            return False
+        shape = line.translate(_ANY_DIGIT)
+        if shape in self._known:
+            return True
+        is_row = len(line) < self._longest and self._fullmatch(line) is not None
+        if is_row and len(self._known) < _MOST_SHAPES:
+            self._known.add(shape)
+        return is_row
+
+    def cells(self, lines: Sequence[str]) -> list[str] | None:
+        """Give the words of all lines, one behind the other, or None when a line is no row."""
+        text = "\n".join(lines)
+        if self._known.issuperset(text.translate(_ANY_DIGIT).split("\n")) or all(map(self.has, lines)):
+            return text.split()
+        return None
