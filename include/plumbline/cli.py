@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
 
 from plumbline import __version__
 from plumbline.commands import demonstrating, inspecting, operating, reviewing, running, scoring
-from plumbline.errors import ExitCode, PlumblineError
+from plumbline.errors import ExitCode, PlumblineError, near_match
 
 _EPILOG = """\
+words:
+  cluster profile  a YAML file that says what a cluster is made of and how it is reached
+  suite            a YAML file: which benchmarks run, with which parameters, and what closes the gate
+  run              one measuring of a suite on a cluster: a directory below results/
+  rung             a node count that a benchmark is measured at: at 4, the nodes are cut into groups of 4
+  ladder           all rungs: 1, 2, 4, 8 … and the number of nodes itself
+  launch           one execution of a benchmark on one group of nodes
+  indicator        a quantity with a unit that is judged, such as nccl_tests/bus_bandwidth_headline
+  verdict          PASS, WAIVED (excused), WARN, NOT_RUN (no result), STALE (none for too long), INVALID (the
+                   measurement's fault) or FAIL (the cluster's fault)
+  gate             open or closed: FAIL, INVALID, NOT_RUN and STALE close it; for an acceptance, WARN too
+  baseline         what is normal for this cluster: the runs that a person approved
+
 exit codes: 0 ok, gate open · 1 gate closed, or verify found something · 2 wrong use or configuration ·
             3 read, but incomplete, aborted or failed · 4 not readable as that format ·
             5 a stage or the infrastructure failed
@@ -23,9 +37,27 @@ examples:
 """
 
 
-def build_parser() -> argparse.ArgumentParser:
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors name the nearest command, choice or option."""
+
+    commands: Mapping[str, _Parser]
+    """Of the whole command line: the parser of each command."""
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            raise argparse.ArgumentError(action, f"no {value!r}{near_match(str(value), map(str, action.choices))}")
+
+    def refuse(self, extras: Sequence[str]) -> NoReturn:
+        """End with the first word that no argument takes."""
+        known = [option for action in self._actions for option in action.option_strings]
+        word = extras[0].partition("=")[0]
+        near = near_match(word, known) if word.startswith("-") else "; it takes no further words"
+        self.error(f"no argument {word!r}{near}")
+
+
+def build_parser() -> _Parser:
     """Give the whole command line."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="plumbline",
         description="Baseline GPU clusters every night and accept new ones: run, judge, remember.",
         epilog=_EPILOG,
@@ -35,13 +67,16 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for group in (running, inspecting, reviewing, operating, demonstrating, scoring):
         group.add_commands(commands)
+    parser.commands = commands.choices
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code; errors that name their cause go to stderr without a traceback."""
     parser = build_parser()
-    chosen = parser.parse_args(arguments)
+    chosen, extras = parser.parse_known_args(arguments)
+    if extras:
+        parser.commands[chosen.command].refuse(extras)
     try:
         return int(chosen.run(chosen))
     except PlumblineError as error:
@@ -49,6 +84,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except BrokenPipeError:  # `plumbline run | head`: nobody read how it ended, so it did not end well
         sys.stderr.close()
+        return ExitCode.INFRASTRUCTURE
+    except OSError as error:  # a folder that can't be written, a full disk: nothing that a traceback would explain
+        place = f"{error.filename}: " if error.filename else ""
+        print(f"plumbline {chosen.command}: {place}{error.strerror or error}", file=sys.stderr)
         return ExitCode.INFRASTRUCTURE
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)

@@ -107,7 +107,12 @@ def find_document(kind: str, name: str, folders: Iterable[Path]) -> Path:
         path = Path(name)
         if path.is_file():
             return path
-        raise ConfigError(f"no {kind} file {name}")
+        stems = {found.stem for folder in folders for found in folder.glob("*.yaml")}
+        hint = f"; did you mean {path.stem!r}?" if path.name == name and path.stem in stems else ""
+        raise ConfigError(f"no {kind} file {name}{hint}")
+    if "/" in name:
+        file = f"; did you mean {name}.yaml?" if Path(f"{name}.yaml").is_file() else ""
+        raise ConfigError(f"no {kind} {name!r}: a path must be that of a YAML file{file}")
     known: list[str] = []
     for folder in folders:
         if (candidate := folder / f"{name}.yaml").is_file():

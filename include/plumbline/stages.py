@@ -24,7 +24,7 @@ from plumbline.execution.launcher import launcher
 from plumbline.execution.plan import make_plan, plan_data
 from plumbline.model import Code, VerdictKind
 from plumbline.suites.suite import ALWAYS_BLOCKING, Baseline, Suite, load_suite
-from plumbline.tracking.run_directory import RunDirectory, link_latest, misplaced, new_run_id
+from plumbline.tracking.run_directory import RUN_ID, RunDirectory, link_latest, misplaced, new_run_id
 from plumbline.validation.seals import note_seal
 
 Progress = Callable[[str], None]
@@ -309,9 +309,19 @@ def approve(run_dir: Path, *, by: str, comment: str, kind: str = "approve_baseli
     data = run.read_derived("verdict.json")
     if kind == "approve_baseline" and data["gate"] != "open":
         _refuse_closed(run.run_id, data["reasons"])
+    if kind == "revoke_baseline":
+        _refuse_unapproved(run)
     if not by.strip():
         raise ConfigError("an approval needs a name: --by")
     return run.add_decision({"kind": kind, "by": by, "comment": comment, "verdict": data["verdict"]})
+
+
+def _refuse_unapproved(run: RunDirectory) -> None:
+    from plumbline.tracking.history import approval  # noqa: PLC0415 - imports pyarrow
+
+    decision = approval(run)
+    if decision is None or not decision.approved:
+        raise ConfigError(f"{run.run_id} is not approved: there is nothing to take back")
 
 
 def _refuse_closed(run_id: str, reasons: Sequence[Mapping[str, Any]]) -> None:
@@ -341,7 +351,14 @@ def find_run(text: str) -> RunDirectory:
     results = default_results()
     if text == "latest" and (results / "latest").is_dir():
         return RunDirectory.open(results / "latest")
-    found = [p for p in results.glob(f"*/*/{text}") if p.is_dir()]
-    if len(found) != 1:
-        raise ConfigError(f"no run {text!r} below {results}; give a run directory, a run id, or latest")
+    if path.exists():
+        raise ConfigError(f"{text} is a file; give a run directory, a run id, or latest")
+    runs = [p for p in results.glob("*/*/*") if RUN_ID.match(p.name) and p.is_dir()]
+    found = [p for p in runs if p.name == text]
+    if len(found) > 1:
+        places = ", ".join(str(p) for p in found)
+        raise ConfigError(f"{len(found)} runs are called {text!r}: {places}; give the directory of one")
+    if not found:
+        newest = f"; the newest is {max(p.name for p in runs)}" if runs else ""
+        raise ConfigError(f"no run {text!r} below {results}; give a run directory, a run id, or latest{newest}")
     return RunDirectory.open(found[0])

@@ -14,7 +14,7 @@ from plumbline import readers, stages
 from plumbline.cli import build_parser, main
 from plumbline.clusters.profile import PROFILES
 from plumbline.errors import ExitCode, OutputError
-from plumbline.model import Code, Verdict, verdict
+from plumbline.model import Code, Verdict, VerdictKind, verdict
 from plumbline.suites.suite import SUITES
 from plumbline.tracking.history import load_history
 from plumbline.tracking.run_directory import RunDirectory
@@ -107,6 +107,17 @@ def test_a_cut_file_is_incomplete_and_another_format_unreadable(
         (["verify", "20260101T000000Z-000000"], "no run"),
         (["status", "--max-age", "soon"], "not an age"),
         (["history", "bus_bandwith_headline"], "did you mean 'bus_bandwidth_headline'"),
+        (["history", "foi/read_iops"], "did you mean 'fio/read_iops'"),
+        (["history", "read_iops", "--suite", "nightli"], "no suite 'nightli'; did you mean 'nightly'"),
+        (["history", "read_iops", "--newest", "0"], "--newest 0: one run at least"),
+        (["parse", "fio", str(DATA)], f"{DATA} is a folder, not a file"),
+        (["plan", "--cluster", "local.yaml"], "no cluster profile file local.yaml; did you mean 'local'?"),
+        (["plan", "--cluster", str(PROFILES / "local")], f"did you mean {PROFILES / 'local.yaml'}?"),
+        (["plan", "--cluster", str(PROFILES)], "a path must be that of a YAML file"),
+        (["plan", "--set", "nccl_tests.max_bytes=huge"], "nccl_tests: not a size in bytes: 'huge'"),
+        (["verify", str(TABLE)], f"{TABLE} is a file; give a run directory, a run id, or latest"),
+        (["compare", str(DATA), str(DATA)], f"{DATA} is not a run directory"),
+        (["demo", "--out", str(TABLE / "x")], "cannot make it: Not a directory"),
     ],
 )
 def test_wrong_use_is_named_and_exits_2(
@@ -132,6 +143,91 @@ def test_a_misspelt_benchmark_in_a_suite_is_named(tmp_path: Path, capsys: pytest
     code, _, err = run(capsys, "plan", "--cluster", "simulated-8", "--suite", str(tmp_path / "nightly.yaml"))
     assert code == ExitCode.USAGE
     assert "suite nightly: benchmarks: no benchmark 'foi'; did you mean 'fio'?" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["rnu"], "no 'rnu'; did you mean 'run'?"),
+        (["list", "indicatros"], "argument WHAT: no 'indicatros'; did you mean 'indicators'?"),
+        (["plan", "--clutser", "local"], "plumbline plan: error: no argument '--clutser'; did you mean '--cluster'?"),
+        (["plan", "--clutser=local"], "no argument '--clutser'; did you mean '--cluster'?"),
+        (["plan", "nightly"], "no argument 'nightly'; it takes no further words"),
+        (["demo", "--first", "2026-13-01"], "not a date: '2026-13-01' (month must be in 1..12)"),
+    ],
+)
+def test_a_misspelt_word_of_the_command_line_gets_the_nearest(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    assert stopped.value.code == ExitCode.USAGE
+    assert message in capsys.readouterr().err
+
+
+def test_a_results_folder_that_cannot_be_written_is_named_without_a_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("PLUMBLINE_RESULTS", str(tmp_path / "file"))
+    code, _, err = run(capsys, "run", "--cluster", "simulated-8", "--no-track")
+    assert code == ExitCode.INFRASTRUCTURE
+    assert err == f"plumbline run: {tmp_path / 'file' / 'simulated-8'}: Not a directory\n"
+
+
+def test_a_run_that_is_not_there_is_told_with_the_newest_and_two_of_one_name_with_their_places(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = build_run(results)
+    code, _, err = run(capsys, "verify", "20200101T000000Z-000000")
+    assert code == ExitCode.USAGE
+    assert err.endswith(f"; the newest is {made.run_id}\n")
+    copy = results / "other" / "nightly" / made.run_id
+    shutil.copytree(made.path, copy)
+    code, _, err = run(capsys, "verify", made.run_id)
+    assert code == ExitCode.USAGE
+    assert "2 runs are called" in err and str(made.path) in err and str(copy) in err
+
+
+def test_the_words_of_the_trade_are_explained_where_help_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    told = capsys.readouterr().out
+    explained = {line.split("  ")[1].strip() for line in told.splitlines() if line.startswith("  ")}
+    assert {"rung", "ladder", "launch", "gate", "verdict", "suite", "cluster profile", "baseline"} <= explained
+    for kind in VerdictKind:
+        assert kind.value in told
+
+
+def test_history_takes_an_indicator_with_its_benchmark(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    build_run(results, when=datetime.now(UTC) - timedelta(days=1))
+    code, out, _ = run(capsys, "history", "fio/read_iops")
+    assert code == ExitCode.OK
+    assert out.startswith("fio/read_iops at 1 node [IOPS]")
+    code, out, _ = run(capsys, "history", "hpl_mxp/effective_flops", "--json")
+    assert {line["benchmark"] for line in json.loads(out)} == {"hpl_mxp"}
+
+
+def test_an_approval_that_nobody_gave_is_not_taken_back(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = build_run(results)
+    code, _, err = run(capsys, "approve", str(made.path), "--by", "ann", "--revoke")
+    assert (code, made.decisions()) == (ExitCode.USAGE, [])
+    assert "is not approved: there is nothing to take back" in err
+    assert run(capsys, "approve", str(made.path), "--by", "ann")[0] == ExitCode.OK
+    assert run(capsys, "approve", str(made.path), "--by", "ann", "--revoke")[0] == ExitCode.OK
+    assert [line["kind"] for line in made.decisions()] == ["approve_baseline", "revoke_baseline"]
+
+
+def test_runs_of_two_clusters_are_compared_with_a_word_on_it(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = build_run(results), build_run(results, cluster="other", seed=2)
+    code, out, _ = run(capsys, "compare", str(first.path), str(second.path))
+    assert code == ExitCode.OK
+    assert "local" in out and "other" in out
+
+
+def test_an_empty_list_says_so(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "list", "runs")
+    assert (code, out, err) == (ExitCode.OK, "", f"no runs below {results}\n")
 
 
 def test_every_reader_is_listed_with_what_it_gives(capsys: pytest.CaptureFixture[str]) -> None:

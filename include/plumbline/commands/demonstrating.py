@@ -41,10 +41,17 @@ def add_commands(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument("--nights", type=int, default=60, help="how many nights (default: 60)")
     parser.add_argument("--out", type=Path, default=Path("demo"), help="a folder that is not there yet (default: demo)")
     parser.add_argument("--cluster", default="simulated-128", help="a simulated profile (default: simulated-128)")
-    parser.add_argument("--suite", default="nightly", help="default: nightly")
+    parser.add_argument("--suite", default="nightly", help="suite: a name or a YAML file (default: nightly)")
     parser.add_argument("--faults", type=Path, default=STORY, help="scenario (default: the story of 60 nights)")
-    parser.add_argument("--first", type=date.fromisoformat, default=FIRST, help=f"first night (default: {FIRST})")
+    parser.add_argument("--first", type=_day, default=FIRST, help=f"first night (default: {FIRST})")
     parser.set_defaults(run=_demo)
+
+
+def _day(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"not a date: {text!r} ({error}); write it as {FIRST}") from None
 
 
 def _demo(chosen: argparse.Namespace) -> int:
@@ -57,7 +64,10 @@ def _demo(chosen: argparse.Namespace) -> int:
     if profile.launcher != "simulated":
         raise ConfigError(f"--cluster {chosen.cluster}: is a real cluster; the demonstration is of a simulated one")
     scenario = load_scenario(str(chosen.faults), 0)
-    out.mkdir(parents=True)
+    try:
+        out.mkdir(parents=True)
+    except OSError as error:
+        raise ConfigError(f"--out {chosen.out}: cannot make it: {error.strerror or error}") from None
     os.environ["PLUMBLINE_RESULTS"] = str(out / "results")
     os.environ["MLFLOW_TRACKING_URI"] = f"sqlite:///{out / 'mlflow.db'}"
     started = time.monotonic()

@@ -39,8 +39,14 @@ def add_commands(commands: Commands[argparse.ArgumentParser]) -> None:
     parse.add_argument("--expect", action="append", default=[], metavar="KEY=VALUE", help="what the output must hold")
     parse.set_defaults(run=_parse)
 
-    listing = commands.add_parser("list", help="list what there is", description="List what there is.")
-    listing.add_argument("what", choices=("benchmarks", "clusters", "indicators", "readers", "runs", "suites"))
+    listing = commands.add_parser(
+        "list",
+        help="list benchmarks, clusters, indicators, readers, runs or suites",
+        description="List what there is: benchmarks with their parameters, cluster profiles, indicators, readers with "
+        "what they find and expect, finished and unfinished runs, suites. `plumbline --help` explains the words.",
+        epilog="example: plumbline list benchmarks",
+    )
+    listing.add_argument("what", metavar="WHAT", choices=tuple(_LISTS), help=f"one of: {', '.join(_LISTS)}")
     listing.add_argument("--json", action="store_true", help="print JSON")
     listing.add_argument("--markdown", action="store_true", help="indicators as the page docs/indicators.md")
     listing.set_defaults(run=_list)
@@ -59,8 +65,8 @@ def add_commands(commands: Commands[argparse.ArgumentParser]) -> None:
         description="Exit 1 when the cluster has no finished, judged run of the suite younger than --max-age.",
         epilog="example: plumbline status --cluster local --max-age 26h",
     )
-    status.add_argument("--cluster", default="local")
-    status.add_argument("--suite", default="nightly")
+    status.add_argument("--cluster", default="local", help="cluster profile: a name or a YAML file (default: local)")
+    status.add_argument("--suite", default="nightly", help="suite: a name or a YAML file (default: nightly)")
     status.add_argument("--max-age", default="26h", help="such as 26h, 90m or 2d (default: 26h)")
     status.add_argument("--json", action="store_true", help="print JSON")
     status.set_defaults(run=_status)
@@ -76,7 +82,9 @@ def _parse(chosen: argparse.Namespace) -> int:
     if name != "auto":
         readers.reader(name)
     if not stdin and not chosen.file.is_file():
-        raise ConfigError(f"no file {chosen.file}")
+        raise ConfigError(
+            f"{chosen.file} is a folder, not a file" if chosen.file.is_dir() else f"no file {chosen.file}"
+        )
     try:
         if name == "auto":
             if stdin:
@@ -144,6 +152,10 @@ def _list(chosen: argparse.Namespace) -> int:
     if chosen.json:
         print(json.dumps(rows, indent=1, ensure_ascii=False))
         return ExitCode.OK
+    if not rows:
+        print(
+            f"no {chosen.what}{f' below {stages.default_results()}' if chosen.what == 'runs' else ''}", file=sys.stderr
+        )
     for row in rows:
         head, *rest = row.items()
         print(head[1])

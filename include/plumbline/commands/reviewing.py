@@ -6,11 +6,14 @@ import argparse
 import json
 import shutil
 from datetime import UTC, datetime
+from pathlib import Path
 
 from plumbline import stages
 from plumbline.clusters.profile import load_profile
 from plumbline.commands.inspecting import parse_age
-from plumbline.errors import ConfigError, ExitCode
+from plumbline.errors import ConfigError, ExitCode, near_match
+from plumbline.reports.wording import plural
+from plumbline.suites.suite import suite_folders
 from plumbline.tracking.run_directory import find_runs, run_time
 
 Commands = argparse._SubParsersAction  # the type has no public name
@@ -19,10 +22,13 @@ Commands = argparse._SubParsersAction  # the type has no public name
 def add_commands(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add compare, history, approve and prune."""
     compare = commands.add_parser(
-        "compare", help="show what changed between two runs", description="Show what changed from run A to run B."
+        "compare",
+        help="show what changed between two runs",
+        description="Show what changed from run A to run B.",
+        epilog="example: plumbline compare RUN_ID latest",
     )
-    compare.add_argument("a", metavar="RUN_A")
-    compare.add_argument("b", metavar="RUN_B")
+    compare.add_argument("a", metavar="RUN_A", help="a run directory, a run id, or latest")
+    compare.add_argument("b", metavar="RUN_B", help="likewise")
     compare.add_argument("--json", action="store_true", help="print JSON")
     compare.set_defaults(run=_compare)
 
@@ -32,9 +38,9 @@ def add_commands(commands: Commands[argparse.ArgumentParser]) -> None:
         description="Show one indicator over the finished runs of a cluster, oldest first.",
         epilog="example: plumbline history bus_bandwidth_headline --cluster local",
     )
-    history.add_argument("indicator", help="an indicator's name; `plumbline list indicators` shows them")
-    history.add_argument("--cluster", default="local")
-    history.add_argument("--suite", default="nightly")
+    history.add_argument("indicator", help="its name, or benchmark/name; `plumbline list indicators` shows them")
+    history.add_argument("--cluster", default="local", help="cluster profile: a name or a YAML file (default: local)")
+    history.add_argument("--suite", default="nightly", help="a suite that runs are of (default: nightly)")
     history.add_argument("--newest", type=int, default=30, help="how many runs (default: 30)")
     history.add_argument("--json", action="store_true", help="print JSON")
     history.set_defaults(run=_history)
@@ -59,7 +65,7 @@ def add_commands(commands: Commands[argparse.ArgumentParser]) -> None:
         description="Delete evidence/raw of runs older than the age. What was deleted stays named in the manifest, so "
         "`verify` reports it as missing. Runs with a decision are kept whole.",
     )
-    prune.add_argument("--cluster", default="local")
+    prune.add_argument("--cluster", default="local", help="cluster profile: a name or a YAML file (default: local)")
     prune.add_argument("--raw-older-than", required=True, metavar="AGE", help="such as 90d")
     prune.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
     prune.set_defaults(run=_prune)
@@ -77,17 +83,20 @@ def _history(chosen: argparse.Namespace) -> int:
     from plumbline.indicators import indicators  # noqa: PLC0415
     from plumbline.tracking.history import load_history, series  # noqa: PLC0415
 
+    benchmark, slash, name = chosen.indicator.rpartition("/")
     known = {name for _, name in indicators()}
-    if chosen.indicator not in known:
-        from plumbline.errors import near_match  # noqa: PLC0415
-
-        raise ConfigError(f"no indicator {chosen.indicator!r}{near_match(chosen.indicator, known)}")
+    full = {f"{bench}/{name}" for bench, name in indicators()}
+    if chosen.indicator not in known | full:
+        raise ConfigError(f"no indicator {chosen.indicator!r}{near_match(chosen.indicator, full if slash else known)}")
+    if chosen.newest < 1:
+        raise ConfigError(f"--newest {chosen.newest}: one run at least")
     profile = load_profile(chosen.cluster)
+    results = stages.results_directory(profile)
+    _check_suite(results / profile.name, chosen.suite)
     loaded = load_history(
-        stages.results_directory(profile), profile.name, origin=profile.origin, suite=chosen.suite,
-        newest=chosen.newest, indicators={chosen.indicator},
-    )  # fmt: skip
-    found = series(loaded, by_place=False)
+        results, profile.name, origin=profile.origin, suite=chosen.suite, newest=chosen.newest, indicators={name}
+    )
+    found = {key: line for key, line in series(loaded, by_place=False).items() if benchmark in ("", key.benchmark)}
     if chosen.json:
         print(json.dumps([
             {"benchmark": key.benchmark, "indicator": key.indicator, "node_count": key.node_count, "unit": line.unit,
@@ -96,7 +105,7 @@ def _history(chosen: argparse.Namespace) -> int:
         ], indent=1))  # fmt: skip
         return ExitCode.OK
     for key, line in found.items():
-        print(f"{key.benchmark}/{key.indicator} at {key.node_count} nodes [{line.unit}] {key.params}")
+        print(f"{key.benchmark}/{key.indicator} at {plural(key.node_count, 'node')} [{line.unit}] {key.params}")
         for point in line.points:
             print(f"    {point.run_id}  {point.value:.6g}")
     for skipped in loaded.skipped:
@@ -104,6 +113,14 @@ def _history(chosen: argparse.Namespace) -> int:
     if not found:
         print(f"no finished run of {profile.name}/{chosen.suite} has {chosen.indicator}")
     return ExitCode.OK
+
+
+def _check_suite(runs: Path, suite: str) -> None:
+    """Refuse a suite that neither is there nor has runs, of when it was there. Raises ConfigError."""
+    known = {path.stem for folder in suite_folders() for path in folder.glob("*.yaml")}
+    known |= {path.name for path in runs.glob("*") if path.is_dir()}
+    if suite not in known:
+        raise ConfigError(f"no suite {suite!r}{near_match(suite, known)}")
 
 
 def _approve(chosen: argparse.Namespace) -> int:

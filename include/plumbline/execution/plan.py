@@ -164,11 +164,14 @@ def _batches(
             continue
         repeats = entry.repeats or suite.repeats
         groups = partition(profile, usable, node_count, seed)
-        specs = [
-            _spec(profile, module, params, nodes, run_id, node_count, wave, group, repeat)
-            for repeat in range(1, repeats + 1)
-            for group, (wave, nodes) in enumerate(groups)
-        ]
+        try:
+            specs = [
+                _spec(profile, module, params, nodes, run_id, node_count, wave, group, repeat)
+                for repeat in range(1, repeats + 1)
+                for group, (wave, nodes) in enumerate(groups)
+            ]
+        except ConfigError as error:
+            raise ConfigError(f"{where}: {module.NAME}: {error}") from None
         batch_id = f"{module.NAME}-n{node_count}"
         yield (
             Batch(

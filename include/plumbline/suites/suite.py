@@ -130,7 +130,7 @@ def load_suite(name: str, settings: dict[str, Any] | None = None) -> Suite:
 
 
 SETTINGS = {
-    "node_counts": "node counts, such as 1,2,4 or ladder",
+    "node_counts": "the rungs: node counts such as 1,2,4, or ladder for 1, 2, 4 … and all nodes",
     "repeats": "how often each launch is repeated",
     "note": "a note for the report",
     "benchmarks": "a subset of the suite's benchmarks; what is left out is NOT_RUN, excluded",
