@@ -13,7 +13,7 @@ from benchmarks.circumstances import circumstances
 from benchmarks.page import table, write_page
 from benchmarks.section import BUILD, ROOT, Options
 
-PARTS = ("fidelity", "overhead", "scale", "readers", "scoreboard")
+PARTS = ("fidelity", "overhead", "scale", "kubernetes", "readers", "scoreboard")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.ratios import interleave, mean_interval, ratio_interval, within_row
 from benchmarks.section import Row, Section
 
-from benchmarks import fidelity, page, readers
+from benchmarks import fidelity, kubernetes, page, readers, supervision
 
 
 def test_a_child_is_given_the_same_through_the_runner(tmp_path, monkeypatch):
@@ -97,3 +97,32 @@ def test_the_page_says_under_what_circumstances(tmp_path):
     for part in ("0123456789ab", "A CPU", "0.10 0.20 0.30", "Quick run"):
         assert part in text
     assert "NO  x | y" in page.table(data)
+
+
+def test_a_launcher_of_scripted_pods_is_watched_to_its_end(tmp_path):
+    found = supervision.rung(tmp_path, 3, 1)
+    assert (found["groups"], found["watches"], found["mpiruns"]) == (3, 1, 0)
+    assert found["requests"] >= 3 + 3 + 2  # every Job made and removed; a list and a watch
+    assert found["per_s_peak"] <= found["requests"]
+    assert found["cpu_s"] > 0
+    assert found["peak_mib"] == found["python_mib"] > 1
+
+
+def test_the_busiest_second_holds_the_most_requests():
+    assert supervision.busiest([0.0, 0.1, 5.0, 5.2, 5.9, 6.0, 9.0]) == 3
+    assert supervision.busiest([]) == 0
+
+
+def test_without_a_cluster_a_launch_is_not_measured_and_says_what_it_needs(monkeypatch):
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("KUBECTL", "/nowhere/kubectl")
+    told = kubernetes.measure_launches(2)
+    assert "KUBECONFIG" in told
+    assert "KUBECTL" in told
+    [row] = kubernetes._launch_rows(told)
+    assert (row.value, row.held, row.spread) == (None, None, told)
+
+
+def test_what_a_launch_adds_is_judged_by_its_mean():
+    slow = {"one node": {"through": [9.0, 9.1, 9.2], "bare": [2.0, 2.1, 2.1]}}
+    assert [row.held for row in kubernetes._launch_rows(slow)] == [None, None, False]

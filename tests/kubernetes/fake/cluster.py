@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import random
 import threading
 import time
 import traceback
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tests.kubernetes.fake.kubelet import Container
+from tests.kubernetes.fake.kubelet import Container, Script, ScriptedContainer
 from tests.kubernetes.fake.server import ApiServer
 from tests.kubernetes.fake.store import ConflictError, Key, Store, now
 
@@ -35,14 +37,16 @@ class FakeCluster:
         """Parts of image names that can't be pulled; on one node, or on all (None)."""
         self.logs_missing = False
         self.unreachable: set[str] = set()
-        self.containers: dict[str, Container] = {}
+        self.script: Script | None = None
+        """Stands for the processes of all worker pods; see ScriptedContainer."""
+        self.containers: dict[str, Container | ScriptedContainer] = {}
         self._born: dict[str, float] = {}
         self._pulls: dict[str, float] = {}
         self._down: dict[str, float] = {}
         self._jobs: dict[str, list[str]] = {}
         self._addresses = 0
-        self._network = f"127.{random.randint(1, 254)}.{random.randint(0, 254)}"
-        """Pods of two fake clusters on one machine must not meet."""
+        self._network = random.randint(1 << 16, (1 << 24) - (1 << 13))
+        """Pods of two fake clusters on one machine must not meet: addresses from somewhere in 127.0.0.0/8."""
         self._stop = threading.Event()
         self.errors: list[str] = []
         account = folder / "account"
@@ -178,7 +182,7 @@ class FakeCluster:
                 self._garbage()
                 self._schedule()
                 self._force_deleted()
-                for pod in self.store.all("pods"):
+                for pod in self.store.see("pods"):
                     if pod["spec"].get("nodeName") and pod["spec"]["nodeName"] not in self.unreachable:
                         self._kubelet(pod)
             except Exception:
@@ -218,7 +222,7 @@ class FakeCluster:
                     self.store.change(_key(pod), lambda p: p["metadata"].setdefault("deletionTimestamp", now()))
 
     def _jobs_made(self) -> None:
-        for job in self.store.all("jobs"):
+        for job in self.store.see("jobs"):
             uid, spec = job["metadata"]["uid"], job["spec"]
             if self._age(job) < self.job_delay_s or spec.get("suspend"):
                 continue
@@ -249,7 +253,7 @@ class FakeCluster:
         if any(c["type"] in ("Failed", "Complete") for c in job.get("status", {}).get("conditions", ())):
             return
         space = job["metadata"]["namespace"]
-        there = [self.store.get(("pods", space, name)) for name in self._jobs[job["metadata"]["uid"]]]
+        there = [self.store.objects.get(("pods", space, name)) for name in self._jobs[job["metadata"]["uid"]]]
         phases = [pod["status"]["phase"] if pod else "Failed" for pod in there]
         overdue = self._age(job) > job["spec"].get("activeDeadlineSeconds", 1e9)
         if "Failed" in phases or overdue:
@@ -265,25 +269,29 @@ class FakeCluster:
         with self.store.lock:
             alive = {body["metadata"]["uid"] for body in self.store.objects.values()}
         for resource in ("jobs", "pods"):
-            for body in self.store.all(resource):
+            for body in self.store.see(resource):
                 owners = body["metadata"].get("ownerReferences") or ()
                 orphan = owners and not any(owner["uid"] in alive for owner in owners)
                 if orphan and "deletionTimestamp" not in body["metadata"]:
                     self._delete(_key(body), None)
 
     def _schedule(self) -> None:
-        pods = self.store.all("pods")
-        for pod in pods:
-            if pod["spec"].get("nodeName") or "deletionTimestamp" in pod["metadata"]:
-                continue
+        there: dict[str, list[Body]] = defaultdict(list)
+        waiting = []
+        for pod in self.store.see("pods"):
+            if node_name := pod["spec"].get("nodeName"):
+                there[node_name].append(pod)
+            elif "deletionTimestamp" not in pod["metadata"]:
+                waiting.append(pod)
+        nodes = self.store.see("nodes")
+        for pod in waiting:
             reasons: dict[str, int] = {}
-            nodes = self.store.all("nodes")
             for node in nodes:
-                reason = _unfit(pod, node, pods)
+                name = node["metadata"]["name"]
+                reason = _unfit(pod, node, there[name])
                 if reason is None:
-                    name = node["metadata"]["name"]
                     self._place(_key(pod), name)
-                    pod["spec"]["nodeName"] = name
+                    there[name].append(pod)
                     break
                 reasons[reason] = reasons.get(reason, 0) + 1
             else:
@@ -294,7 +302,7 @@ class FakeCluster:
 
     def _force_deleted(self) -> None:
         """End the containers of pods that are gone from the API, where the kubelet hears of it."""
-        alive = {pod["metadata"]["uid"] for pod in self.store.all("pods")}
+        alive = {pod["metadata"]["uid"] for pod in self.store.see("pods")}
         for uid, container in self.containers.items():
             reached = container.pod["spec"]["nodeName"] not in self.unreachable
             if uid not in alive and reached and container.exit_code() is None:
@@ -318,8 +326,9 @@ class FakeCluster:
         elif code is None and leaving:
             container.ask_to_end(pod["spec"].get("terminationGracePeriodSeconds", 30))
         elif code is None:
-            ready = container.ready or container.check_ready()
-            self.store.change(_key(pod), lambda p: _condition(p, "Ready", "True" if ready else "False", "", ""))
+            ready = "True" if container.ready or container.check_ready() else "False"
+            if not any(c["type"] == "Ready" and c["status"] == ready for c in status.get("conditions") or ()):
+                self.store.change(_key(pod), lambda p: _condition(p, "Ready", ready, "", ""))
         elif leaving:
             self.store.change(_key(pod), lambda p: _ended(p, container))
             self.store.remove(_key(pod))
@@ -341,9 +350,13 @@ class FakeCluster:
 
     def _start(self, pod: Body) -> None:
         self._addresses += 1
-        address = f"{self._network}.{self._addresses}"
+        address = str(ipaddress.IPv4Address((127 << 24) + self._network + self._addresses))
         folder = self.folder / "pods" / pod["metadata"]["uid"]
-        container = Container(pod, address, folder, self._service)
+        container: Container | ScriptedContainer
+        if self.script is not None and "plumbline/launch" in (pod["metadata"].get("labels") or {}):
+            container = ScriptedContainer(pod, address, self.script)
+        else:
+            container = Container(pod, address, folder, self._service)
         self.containers[pod["metadata"]["uid"]] = container
 
         def started(body: Body) -> None:
@@ -394,7 +407,7 @@ def _gpus(pod: Mapping[str, Any]) -> int:
 
 
 def _unfit(pod: Body, node: Body, pods: list[Body]) -> str | None:
-    """Say why a pod can't be on a node, in the scheduler's words."""
+    """Say why a pod can't be on a node that holds `pods`, in the scheduler's words."""
     name, spec = node["metadata"]["name"], pod["spec"]
     affinity = spec.get("affinity") or {}
     required = (affinity.get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
@@ -406,7 +419,7 @@ def _unfit(pod: Body, node: Body, pods: list[Body]) -> str | None:
         return "node(s) had untolerated taint {node.kubernetes.io/unreachable: }"
     if node["spec"].get("unschedulable"):
         return "node(s) were unschedulable"
-    here = [p for p in pods if p["spec"].get("nodeName") == name and p["status"]["phase"] in ("Pending", "Running")]
+    here = [p for p in pods if p["status"]["phase"] in ("Pending", "Running")]
     if _gpus(pod) and sum(map(_gpus, here)) + _gpus(pod) > int(node["status"]["allocatable"][GPU]):
         return f"Insufficient {GPU}"
     for rule in (affinity.get("podAntiAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution", ()):

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import psutil
 
 from tests.kubernetes.fake.store import now
 
+Script = Callable[[Mapping[str, Any], bool], int | None]
 BIN = Path(__file__).resolve().parents[1] / "bin"
 
 
@@ -118,6 +119,43 @@ class Container:
         elif code and self.container.get("terminationMessagePolicy") == "FallbackToLogsOnError":
             state["message"] = "\n".join(line for _, line in self.lines[-80:])[-2048:]
         return state
+
+
+class ScriptedContainer:
+    """A container without a process, for more pods than a machine can run: ready at once, ended by its script.
+
+    `script(pod, asked)` is asked again and again, with whether the pod was told to end; it gives the exit code, or None
+    for as long as the container runs.
+    """
+
+    def __init__(self, pod: Mapping[str, Any], address: str, script: Script) -> None:
+        self.pod, self.address, self.script = pod, address, script
+        self.lines: list[tuple[str, str]] = []
+        self.started, self.started_at = time.monotonic(), now()
+        self.oom = False
+        self.ready = True
+        self._asked = False
+        self._code: int | None = None
+
+    def check_ready(self) -> bool:
+        return True
+
+    def ask_to_end(self, grace_s: float) -> None:
+        self._asked = True
+
+    def kill(self) -> None:
+        if self._code is None:
+            self._code = 128 + signal.SIGKILL
+
+    def exit_code(self) -> int | None:
+        if self._code is None:
+            self._code = self.script(self.pod, self._asked)
+        return self._code
+
+    def terminated(self) -> dict[str, Any]:
+        code = self.exit_code()
+        reason = "OOMKilled" if self.oom else "Error" if code else "Completed"
+        return {"exitCode": code, "reason": reason, "startedAt": self.started_at, "finishedAt": now()}
 
 
 def _descendants(pid: int) -> list[int]:

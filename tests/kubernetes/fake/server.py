@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -54,6 +55,8 @@ class ApiServer:
         self.denied_to_launchers: set[tuple[str, str]] = set()
         self.quota_full = False
         self.epoch = 0
+        self.watching = self.most_watching = 0
+        """Watches that are open now, and the most that ever were."""
         self.down = False
         server = self
 
@@ -91,6 +94,17 @@ class ApiServer:
         self.outage(True)
         self.http.shutdown()
         self.http.server_close()
+
+    @contextlib.contextmanager
+    def watch_counted(self) -> Iterator[None]:
+        with self.store.lock:
+            self.watching += 1
+            self.most_watching = max(self.most_watching, self.watching)
+        try:
+            yield
+        finally:
+            with self.store.lock:
+                self.watching -= 1
 
     def fault_for(self, method: str, path: str) -> Fault | None:
         for fault in self.faults:
@@ -153,7 +167,8 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.command == "POST":
             self._create(key, body, query)
         elif query.get("watch") in ("true", "True", "1"):
-            self._watch(key, query)
+            with self.api.watch_counted():
+                self._watch(key, query)
         else:
             self._list(key, query)
 
@@ -202,7 +217,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _list(self, key: Key, query: dict[str, str]) -> None:
         store = self.api.store
         with store.lock:
-            items = [b for b in store.all(key[0], key[1]) if self._wanted(b, query)]
+            items = [b for b in store.see(key[0], key[1]) if self._wanted(b, query)]
             version = str(store.version)
         first = int(query.get("continue") or 0)
         last = first + int(query.get("limit") or len(items) or 1)
@@ -229,7 +244,7 @@ class _Handler(BaseHTTPRequestHandler):
                     gone = {"code": 410, "reason": "Expired", "message": f"too old resource version: {version}"}
                     self._line({"type": "ERROR", "object": {"kind": "Status", "status": "Failure", **gone}})
                     return
-                news = [entry for entry in store.history if entry[0] > version]
+                news = store.since(version)
                 if not news:
                     store.changed.wait(min(0.5, end - time.monotonic()))
                     continue
