@@ -117,6 +117,13 @@ class LaunchSpec:
     expect: Mapping[str, Scalar] = field(default_factory=dict)
     image: str | None = None
 
+    def placed(self, replaced: Mapping[str, str]) -> LaunchSpec:
+        """Give the same launch with other nodes in the place of some: {planned: its substitute}.
+
+        The command stays as it is: programs take the hosts that take part from PLUMBLINE_HOSTS, in this order.
+        """
+        return dataclasses.replace(self, nodes=tuple(replaced.get(node, node) for node in self.nodes))
+
     def digest(self) -> str:
         """Give the SHA-256 of the canonical JSON: a record names the spec that it answers by it."""
         return hashlib.sha256(canonical_json(to_plain(self)).encode()).hexdigest()
@@ -151,7 +158,8 @@ class RunRecord:
     """What happened in one attempt at a launch. Written once, by write-temp, fsync, rename.
 
     Times are UTC ISO-8601 with microseconds. `hardware` identifies the machine after a repair (serials, GPU UUIDs);
-    `snapshots` holds what the machine told of itself before and after.
+    `snapshots` holds what the machine told of itself before and after. `replaced` names, for each planned node that an
+    earlier attempt lost, the node that this attempt ran on in its place.
     """
 
     schema_version: int = 1
@@ -167,6 +175,7 @@ class RunRecord:
     reason: str
     argv: tuple[str, ...]
     hosts: tuple[str, ...]
+    replaced: Mapping[str, str] = field(default_factory=dict)
     started_at: str
     ended_at: str
     duration_s: float

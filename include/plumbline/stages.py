@@ -18,7 +18,7 @@ from plumbline.benchmarks import benchmarks
 from plumbline.clusters.profile import ClusterProfile, load_profile
 from plumbline.configuration import parse, project_root
 from plumbline.errors import ConfigError, OutputError, near_match
-from plumbline.execution import kubernetes, lock
+from plumbline.execution import budget, kubernetes, lock
 from plumbline.execution.environment import hardware_identity, software_environment
 from plumbline.execution.launcher import launcher
 from plumbline.execution.plan import make_plan, plan_data
@@ -60,6 +60,9 @@ def load(cluster: str, suite: str, settings: Mapping[str, Any]) -> tuple[Cluster
     ):
         if strange := [name for name in names if name not in known]:
             raise ConfigError(f"{where}: benchmarks: no benchmark {strange[0]!r}{near_match(strange[0], known)}")
+    if profile.kubernetes is not None and chosen.retries < profile.kubernetes.retries:
+        section = profile.kubernetes.model_copy(update={"retries": chosen.retries})
+        profile = profile.model_copy(update={"kubernetes": section})
     if profile.repeatability is not None:
         given = {**chosen.baseline.model_dump(), **profile.repeatability.model_dump()}
         baseline = parse(Baseline, given, f"profile {profile.name}: repeatability")
@@ -164,7 +167,8 @@ def launch_batch(run_dir: Path, batch_id: str, progress: Progress) -> None:
         specs = plan.batch(batch_id)
     except KeyError:
         raise ConfigError(f"{run.run_id} has no batch {batch_id!r}: {', '.join(batch_ids(run))}") from None
-    launcher(profile).launch(profile, specs, run.evidence, progress)
+    if not budget.refused(run, specs, progress):
+        launcher(profile).launch(profile, specs, run.evidence, progress)
 
 
 def seal(run_dir: Path) -> str:

@@ -109,6 +109,7 @@ class LaunchOperator(KubernetesPodOperator):
 
     def _launch_in_pod(self, context: Context) -> None:
         from plumbline.errors import ConfigError  # noqa: PLC0415 - not needed to parse a DAG
+        from plumbline.execution import budget  # noqa: PLC0415
         from plumbline.kubernetes.batch_pod import BatchPod  # noqa: PLC0415
 
         with errors_explained():
@@ -118,7 +119,7 @@ class LaunchOperator(KubernetesPodOperator):
                 raise ConfigError(f"{run.run_id} is sealed: nothing can be added to it")
             specs = self._planned(plan)
             self._batch = BatchPod(profile, self.batch_id, specs, run.evidence, say)
-            if self._batch.answered():
+            if self._batch.answered() or budget.refused(run, specs, say):
                 return
             self._reach(profile)
             self.pod_template_dict = self._batch.manifest
@@ -139,7 +140,7 @@ class LaunchOperator(KubernetesPodOperator):
         if self.pod is not None:
             _tell_airflow(context, self.pod)
             final = self._batch.follow(_plain(self.pod))
-        if self._batch.settle(final) and _tries_left(context):
+        if self._batch.settle(final) and _tries_left(context, self._batch.settings.retries):
             raise LaunchError(f"{self.batch_id}: infrastructure stopped it; the records say what, another try may help")
 
     def get_or_create_pod(self, pod_request_obj: k8s.V1Pod, context: Context) -> k8s.V1Pod | None:  # noqa: ARG002
@@ -205,6 +206,6 @@ def _tell_airflow(context: Context, pod: k8s.V1Pod) -> None:
         ti.xcom_push(key="pod_namespace", value=pod.metadata.namespace)
 
 
-def _tries_left(context: Context) -> bool:
+def _tries_left(context: Context, retries: int) -> bool:
     ti = context.get("ti")
-    return ti is not None and ti.try_number <= (ti.max_tries or 0)
+    return ti is not None and ti.try_number <= min(ti.max_tries or 0, retries)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from plumbline.clusters.inventory import InventoryNode
 from plumbline.execution import pods
 from plumbline.execution.plan import Batch, Plan, plan_data
 from plumbline.kubernetes.api import Access, Api
@@ -53,8 +54,10 @@ def launches(
     ]  # fmt: skip
 
 
-def prepare(results: Path, specs: Sequence[LaunchSpec], changes: Mapping[str, Any] | None = None) -> RunDirectory:
-    """Write an unsealed run of one batch on a cluster whose volume is `results`."""
+def prepare(
+    results: Path, specs: Sequence[LaunchSpec], changes: Mapping[str, Any] | None = None, nodes: Sequence[str] = ()
+) -> RunDirectory:
+    """Write an unsealed run of one batch on a cluster whose volume is `results`; its inventory holds `nodes`."""
     chosen = profile(
         {"python": PYTHON, "kubernetes": {
             "results": {"claim": None, "host_path": str(results), "mount": str(results)},
@@ -69,8 +72,9 @@ def prepare(results: Path, specs: Sequence[LaunchSpec], changes: Mapping[str, An
         launch_ids=tuple(one.launch_id for one in launched),
     )  # fmt: skip
     plan = Plan(
-        run_id=run_id, cluster="lab", suite="tiny", seed=1, inventory=(), launches=tuple(launched), batches=(batch,)
-    )
+        run_id=run_id, cluster="lab", suite="tiny", seed=1, inventory=tuple(InventoryNode(name=n) for n in nodes),
+        launches=tuple(launched), batches=(batch,),
+    )  # fmt: skip
     suite = Suite.model_validate(
         {"name": "tiny", "title": "Tiny", "kind": "nightly", "gate": {}, "benchmarks": [{"benchmark": "fio"}]}
     )

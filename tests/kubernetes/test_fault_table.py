@@ -45,6 +45,8 @@ OTHERS: tuple[tuple[str, str, str, Test, Test], ...] = (
      None, operator.test_a_second_try_goes_on_with_the_pod_of_the_first),
     ("pod ended while Airflow was down", "exited, the same pod", NUMBERS,
      None, operator.test_a_pod_that_ended_meanwhile_is_accounted_for_and_not_run_again),
+    ("node lost, another one free", "infrastructure; exited, on the free node", "NOT_RUN of the lost node",
+     gang.test_a_lost_node_is_replaced_by_a_free_one_where_there_is_one, None),
     ("launcher silent", "workers end by themselves", "NOT_RUN",
      gang.test_workers_end_by_themselves_when_their_launcher_is_silent, None),
     ("task killed, or marked as failed", "stopped", "NOT_RUN",

@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -104,14 +104,19 @@ def running(cluster: FakeCluster, run: RunDirectory, count: int = 2) -> list[dic
 
 
 def begin(
-    cluster: FakeCluster, tmp_path: Path, groups: list[list[str]], at_once: bool = False, **changes: Any
+    cluster: FakeCluster,
+    tmp_path: Path,
+    groups: list[list[str]],
+    at_once: bool = False,
+    nodes: Sequence[str] = (),
+    **changes: Any,
 ) -> RunDirectory:
     """Prepare a batch whose benchmark leaves a mark on every node, then ends at once or when `let_end` says so."""
     results = tmp_path / "results"
     wait = "" if at_once else "while [ ! -e ../../../end ]; do sleep 0.1; done; "
     script = f"touch ../../../began-$PLUMBLINE_NODE; {wait}echo done"
     images = {"launcher": "registry.example/launcher@sha256:" + "c" * 64}
-    return prepare(results, launches(groups, script, timeout_s=90.0), {"images": images, **changes})
+    return prepare(results, launches(groups, script, timeout_s=90.0), {"images": images, **changes}, nodes)
 
 
 def slow_job_controller(cluster: FakeCluster) -> None:
@@ -202,6 +207,7 @@ def test_what_ends_a_worker_is_named_and_ends_only_its_group(
     name = start(cluster, run)
     act(cluster, running(cluster, run)[0])
     if groups is ALONE:
+        wait_for(lambda: any("-g0-" in key for key in outcomes(run)), 60, lambda: log(cluster, name))
         let_end(run)
     assert finish(cluster, name) == 0, log(cluster, name)
     last = {key.partition(".a")[0]: value for key, value in outcomes(run).items()}
@@ -223,6 +229,13 @@ def seven_gpus(cluster: FakeCluster) -> None:
     )
 
 
+def others_hold_one(cluster: FakeCluster) -> None:
+    resources = {"requests": {"nvidia.com/gpu": "1"}}
+    spec = {"nodeName": "n1", "containers": [{"name": "x", "resources": resources}]}
+    status = {"phase": "Running", "conditions": []}
+    cluster.store.create("pods", "training", {"metadata": {"name": "job-0"}, "spec": spec, "status": status})
+
+
 def quota_full(cluster: FakeCluster) -> None:
     cluster.api.quota_full = True
 
@@ -233,7 +246,8 @@ def cordoned(cluster: FakeCluster) -> None:
 
 STARTING = {
     "image pull back-off": (bad_image, "image_pull", "not found"),
-    "7 of 8 GPUs": (seven_gpus, "missing_gpu", "Insufficient nvidia.com/gpu"),
+    "7 of 8 GPUs": (seven_gpus, "missing_gpu", "node n1 offers 7 of 8 nvidia.com/gpu"),
+    "GPUs held by others": (others_hold_one, "busy", "others hold GPUs of n1"),
     "quota": (quota_full, "quota", "exceeded quota"),
     "unschedulable": (cordoned, "unschedulable", "node(s) were unschedulable"),
 }
@@ -364,6 +378,19 @@ def test_a_fault_that_may_pass_is_tried_once_more_and_both_attempts_stay(
     assert finish(cluster, name) == 0, log(cluster, name)
     of_first = [value for key, value in outcomes(run).items() if "-g0-" in key]
     assert of_first == ["infrastructure:evicted", "exited"]
+
+
+def test_a_lost_node_is_replaced_by_a_free_one_where_there_is_one(cluster: FakeCluster, tmp_path: Path) -> None:
+    run = begin(cluster, tmp_path, GANG, kubernetes={"retries": 1}, nodes=["n1", "n2", "n3"])
+    name = start(cluster, run)
+    cluster.evict(running(cluster, run)[0])
+    let_end(run)
+    assert finish(cluster, name) == 0, log(cluster, name)
+    first, second = records(run).values()
+    assert (first["code"], first["replaced"]) == ("evicted", {})
+    assert (second["outcome"], second["hosts"], second["replaced"]) == ("exited", ["n3", "n2"], {"n1": "n3"})
+    assert second["spec_sha256"] == run.plan().launches[0].digest()
+    assert "n3 in place of n1" in log(cluster, name)
 
 
 def test_a_command_that_fails_is_data_and_is_not_tried_again(

@@ -52,6 +52,27 @@ def one_host_less(night: Broken) -> None:
     night.record(NCCL, hosts=night.read_record(NCCL)["hosts"][:1])
 
 
+def stood_in(substitute: str | None, *, cause: bool) -> Callable[[Broken], None]:
+    """Let another node take the first one's place: `None` is one of the inventory; `cause`: the first was lost."""
+
+    def act(night: Broken) -> None:
+        data = night.read_record(NCCL)
+        lost, *others = data["hosts"]
+        usable = [node.name for node in night.run.plan().inventory if node.name not in data["hosts"]]
+        new = substitute or usable[0]
+        second = {**data, "attempt": 2, "raw_dir": f"raw/{NCCL}.a2", "hosts": [new, *others], "replaced": {lost: new}}
+        night.raw(NCCL, "").rename(night.run.evidence / "raw" / f"{NCCL}.a2")
+        night.raw(NCCL, "").mkdir()
+        night.run.evidence.joinpath("records", f"{NCCL}.a2.json").write_text(json.dumps(second))
+        if cause:
+            gone = {"outcome": "infrastructure", "exit_code": None, "code": "node_lost", "reason": f"{lost} was lost"}
+            night.record(NCCL, **gone, hosts=[], raw_files=[])
+        else:
+            night.record_path(NCCL).unlink()
+
+    return act
+
+
 def unplanned(night: Broken) -> None:
     data = night.read_record(NCCL)
     other = night.record_path("nccl_tests-n2-g9-r1")
@@ -210,6 +231,10 @@ RECORDS = (
     record("it ran on CPUs", Code.WRONG_HARDWARE, device="cpu"),
     broken("another host took part", another_host, Code.WRONG_HOST),
     broken("a host is missing", one_host_less, Code.WRONG_HOST),
+    broken("a lost node was replaced by a free one", stood_in(None, cause=True), Code.REPLACED),
+    broken("a node was replaced without a cause", stood_in(None, cause=False), Code.WRONG_HOST, Code.REPLACED),
+    broken("a node that nobody knows stood in", stood_in("n0099", cause=True), Code.WRONG_HOST, Code.REPLACED),
+    record("a number stood in for a node", Code.UNREADABLE, Code.NO_RECORD, replaced={"n0001": 7}),
     broken("it began before the run was made", shifted(started_at=-30, ended_at=-30), Code.OLD_OUTPUT),
     broken("it ended after the seal", shifted(started_at=30, ended_at=30), Code.CLOCK_SKEW),
     broken("it ended before it began", shifted(ended_at=-1), Code.CLOCK_SKEW),

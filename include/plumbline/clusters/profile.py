@@ -79,7 +79,7 @@ class Nodes(Document):
 
 
 class Limits(Document):
-    """The most that one run may take."""
+    """The most that one run may take. Once minutes or GPU-hours are spent, no further batch starts."""
 
     nodes: Annotated[int, Field(ge=1)] | None = None
     minutes: Annotated[float, Field(gt=0)] = 240

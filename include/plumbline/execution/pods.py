@@ -121,6 +121,8 @@ def batch_pod(profile: Data, batch_id: str, specs: Sequence[LaunchSpec], evidenc
         memory = f"{LAUNCHER_MIB + GANG_MIB * at_once}Mi"
         resources = {"requests": {"cpu": LAUNCHER_CPU, "memory": memory}, "limits": {"memory": memory}}
         pod["spec"]["containers"][0]["resources"] = resources
+        if elsewhere := _off_gpu_nodes(profile):
+            pod["spec"]["affinity"] = {"nodeAffinity": elsewhere}
     else:
         pod["spec"]["affinity"] = {"nodeAffinity": _on_nodes(spec.nodes)}
         pod = merged(pod, profile["kubernetes"]["pod_overrides"])
@@ -342,6 +344,23 @@ def _on_nodes(nodes: Sequence[str]) -> dict[str, Any]:
     if len(nodes) > PINNED_BY_NAME:
         terms = [{"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": list(nodes)}]}]
     return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+
+
+def _off_gpu_nodes(profile: Data) -> dict[str, Any]:
+    """Prefer other nodes for a launcher: on one that it measures it takes CPU, and is lost when that node is."""
+    return (
+        {
+            "preferredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "weight": 100,
+                    "preference": {"matchExpressions": [{"key": key, "operator": "NotIn", "values": [value]}]},
+                }
+                for key, value in sorted((profile["nodes"]["selector"] or {}).items())
+            ]
+        }
+        if profile["nodes"]["selector"]
+        else {}
+    )
 
 
 def _apart(spec: LaunchSpec, attempt: int) -> dict[str, Any]:

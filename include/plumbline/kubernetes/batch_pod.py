@@ -193,9 +193,11 @@ class BatchPod:
                 stopped.append(spec)
         if not silent and not stopped:
             return []
-        code, reason = diagnosis.explain_pod(self.api, self.namespace, pod)
-        if not self.single and KIND_OF_CODE[code] is VerdictKind.FAIL:
-            code, reason = Code.INFRASTRUCTURE, f"launcher: {reason}"  # its memory and time are not the benchmark's
+        code, reason = diagnosis.explain_pod(self.api, self.namespace, pod, self.specs[0].nodes if self.single else ())
+        if not self.single:
+            reason = f"launcher on {reason}"
+            if KIND_OF_CODE[code] is VerdictKind.FAIL:
+                code = Code.INFRASTRUCTURE  # its memory and time are not the benchmark's
         codes = self._record(silent, code, reason)
         if code in diagnosis.DISRUPTIONS:
             codes += self._record(stopped, code, reason)

@@ -13,6 +13,7 @@ from typing import Any
 from plumbline.kubernetes.api import Api, ApiError
 from plumbline.kubernetes.files import record_fault
 from plumbline.model import Code, LaunchSpec, RunRecord
+from plumbline.readers._kube_reasons import GPU_RESOURCE
 from plumbline.readers.kubernetes import explain
 
 Finding = tuple[Code, str]
@@ -77,8 +78,11 @@ def hopeless(pod: Pod) -> bool:
     return any(((s.get("state") or {}).get("waiting") or {}).get("reason") in _HOPELESS for s in statuses)
 
 
-def explain_pod(api: Api, namespace: str, pod: Pod) -> Finding:
-    """Say why a pod did not do its work. Its events are asked for; without them its own status must do."""
+def explain_pod(api: Api, namespace: str, pod: Pod, nodes: Sequence[str] = ()) -> Finding:
+    """Say why a pod did not do its work. Its events are asked for; without them its own status must do.
+
+    `nodes` are those that the pod may go to, where it is known.
+    """
     name = pod["metadata"]["name"]
     found = explain(_not_succeeded(pod), _events(api, namespace, name))
     place = f"node {found.node}" if found.node else f"pod {name}"
@@ -87,11 +91,45 @@ def explain_pod(api: Api, namespace: str, pod: Pod) -> Finding:
     code = found.category
     if code in (None, Code.OK, Code.BENCHMARK_FAILED):
         code = Code.INFRASTRUCTURE
+    if code is Code.MISSING_GPU and found.node is None:
+        code, why = _who_lacks_gpus(api, pod, nodes)
+        return code, f"{why}: {_short(found.message)}"
     over = "deleted" if pod["metadata"].get("deletionTimestamp") or ended(pod) else "vanished or gave nothing"
     words = [place, found.reason or f"{over} (last seen {phase(pod)})"]
     if found.exit_code is not None and f"{found.exit_code}" not in found.message:
         words.append(f"exit code {found.exit_code}")
-    return code, ": ".join([*words, _short(found.message)] if found.message else words)
+    told = found.message if found.reason else ""  # without a reason it is the last warning, of whatever kind
+    return code, ": ".join([*words, _short(told)] if told else words)
+
+
+def _who_lacks_gpus(api: Api, pod: Pod, planned: Sequence[str]) -> Finding:
+    """Say why the scheduler found too few GPUs: a node offers less than it should, or others hold them.
+
+    Only the first is the cluster's fault; what can't be told apart is no fault either.
+    """
+    asked = _gpus_asked(pod)
+    try:
+        there = {node["metadata"]["name"]: node for node in api.list("/api/v1/nodes", patience_s=0)[0]}
+    except ApiError as error:
+        return Code.UNSCHEDULABLE, f"GPUs are missing or held by others, which can't be told apart here ({error})"
+    wanted = [name for name in planned or there if name in there]
+    for name in wanted:
+        allocatable = (there[name].get("status") or {}).get("allocatable") or {}
+        for resource, count in asked.items():
+            offered = str(allocatable.get(resource, "0"))
+            if offered.isdigit() and int(offered) < count:
+                return Code.MISSING_GPU, f"node {name} offers {offered} of {count} {resource}"
+    return Code.BUSY, f"others hold GPUs of {', '.join(wanted[:3])}{', …' if len(wanted) > 3 else ''}"
+
+
+def _gpus_asked(pod: Pod) -> dict[str, int]:
+    """Give the extended resources that a pod asks for, such as {'nvidia.com/gpu': 8}."""
+    asked: dict[str, int] = {}
+    for container in (pod.get("spec") or {}).get("containers") or ():
+        for name, count in ((container.get("resources") or {}).get("limits") or {}).items():
+            if GPU_RESOURCE.fullmatch(name) and str(count).isdigit():
+                asked[name] = asked.get(name, 0) + int(count)
+    return asked
 
 
 def record_disruption(api: Api, namespace: str, pod: Pod, spec: LaunchSpec, evidence: Path) -> RunRecord | None:

@@ -49,6 +49,9 @@ OWN_VERBS = (
 """What this side needs in the namespace: group, resource, verbs. Jobs are created in dry runs only."""
 LAUNCHER_VERBS = (("", "pods", "get list watch"), ("", "events", "list"), ("batch", "jobs", "get list create delete"))
 """What launchers need in the namespace."""
+LAUNCHER_CLUSTER_VERBS = (("", "nodes", "list"),)
+"""What launchers need in the cluster, to tell a node that lacks GPUs from one whose GPUs others hold: without it the
+record says that it can't be told. Not asked for here: in the cluster, only an administrator may ask for others."""
 CLUSTER_VERBS = (("", "nodes", "list"), ("", "pods", "list"))
 _AUTHORIZATION = "/apis/authorization.k8s.io/v1"
 

@@ -42,6 +42,12 @@ def read_batch(evidence: Path, batch_id: str) -> tuple[LaunchSpec, ...]:
     return tuple(launch_spec(item) for item in plan["launches"] if item["launch_id"] in wanted)
 
 
+def read_inventory(evidence: Path) -> list[dict[str, Any]]:
+    """Read the plan's usable nodes as plain data, in the plan's order."""
+    plan = json.loads((evidence / "plan.json").read_text(encoding="utf-8"))
+    return [node for node in plan["inventory"] if node["unusable"] is None]
+
+
 def write_spec(evidence: Path, spec: LaunchSpec) -> None:
     """Leave one launch's spec for its workers."""
     write_atomically(pods_folder(evidence) / f"{spec.launch_id}.json", json.dumps(to_plain(spec)))
@@ -95,7 +101,15 @@ def record_fault(
 
 
 def fault_record(
-    spec: LaunchSpec, attempt: int, code: Code, reason: str, *, started_at: str | None, duration_s: float, raw_dir: Path
+    spec: LaunchSpec,
+    attempt: int,
+    code: Code,
+    reason: str,
+    *,
+    started_at: str | None,
+    duration_s: float,
+    raw_dir: Path,
+    replaced: Mapping[str, str] | None = None,
 ) -> RunRecord:
     """Build the record of an attempt that infrastructure ended. `code` STOPPED makes it one that was asked to end."""
     ended = utc_now()
@@ -112,6 +126,7 @@ def fault_record(
         reason=reason,
         argv=spec.argv,
         hosts=(),
+        replaced=replaced or {},
         started_at=started_at or ended,
         ended_at=ended,
         duration_s=round(duration_s, 6),
@@ -180,6 +195,6 @@ def without_answer(evidence: Path, specs: Sequence[LaunchSpec]) -> list[LaunchSp
 
 __all__ = [
     "ANSWERS", "BEAT_S", "AttemptTakenError", "Heart", "answered", "beat", "beat_s", "claim", "fault_record",
-    "next_attempt", "pods_folder", "read_batch", "read_profile", "read_spec", "record_fault", "records_of",
-    "without_answer", "write_spec",
+    "next_attempt", "pods_folder", "read_batch", "read_inventory", "read_profile", "read_spec", "record_fault",
+    "records_of", "without_answer", "write_spec",
 ]  # fmt: skip

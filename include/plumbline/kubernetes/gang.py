@@ -22,7 +22,7 @@ from typing import Any
 
 from plumbline.execution.pods import PREFIX, rounds, selector
 from plumbline.execution.run_one import AttemptTakenError, raise_stop
-from plumbline.kubernetes import diagnosis, files, ssh
+from plumbline.kubernetes import diagnosis, elsewhere, files, ssh
 from plumbline.kubernetes.api import Api, ApiError, in_cluster
 from plumbline.kubernetes.launches import STARTS_A_TICK, Launch, Site
 from plumbline.kubernetes.mirror import Mirror
@@ -78,6 +78,8 @@ class Gang:
         run_id = site.evidence.parent.name
         self.mirror = Mirror(site.api, f"/api/v1/namespaces/{namespace}/pods", selector(run_id, site.batch_id))
         self.launches: list[Launch] = []
+        self._replaced: dict[str, dict[str, str]] = {}
+        """Nodes that stand in for planned ones, by launch: {planned: substitute}."""
 
     def run(self, specs: Sequence[LaunchSpec]) -> int:
         """Run the launches; give the exit code."""
@@ -158,7 +160,12 @@ class Gang:
     def _run_round(self, specs: Sequence[LaunchSpec]) -> None:
         """Run launches that share no node, all at once, to their records."""
         pending = [
-            Launch(site=self.site, spec=spec, attempt=files.next_attempt(self.site.evidence, spec.launch_id))
+            Launch(
+                site=self.site,
+                spec=spec,
+                attempt=files.next_attempt(self.site.evidence, spec.launch_id),
+                replaced=self._replaced.get(spec.launch_id, {}),
+            )
             for spec in specs
         ]
         self.launches += pending
@@ -194,19 +201,26 @@ class Gang:
                 _tell(launch)
             else:
                 started.append(launch)
-                say(f"{launch.spec.launch_id}: {len(launch.spec.nodes)} workers asked for")
+                stand_in = ", ".join(f"{new} in place of {old}" for old, new in launch.replaced.items())
+                say(f"{launch.spec.launch_id}: {len(launch.spec.nodes)} workers asked for{stand_in and ': '}{stand_in}")
             pending.remove(launch)
         return started
 
     def _worth_another_try(self, specs: Iterable[LaunchSpec]) -> list[LaunchSpec]:
-        """Give the launches that infrastructure stopped in a way that may be gone by now. Never a low number."""
-        last = {launch.spec.launch_id: launch.record for launch in self.launches}
-        found = []
-        for spec in specs:
-            record = last.get(spec.launch_id)
-            if record is not None and record.code in diagnosis.TRANSIENT:
-                found.append(spec)
-        return found
+        """Give the launches that infrastructure stopped in a way that may be gone by now. Never a low number.
+
+        Nodes that were to blame are left out where others of the inventory are free by now.
+        """
+        last = {launch.spec.launch_id: launch for launch in self.launches}
+        again = [
+            launch for spec in specs
+            if (launch := last.get(spec.launch_id)) is not None
+            and launch.record is not None and launch.record.code in diagnosis.TRANSIENT
+        ]  # fmt: skip
+        bad = {launch.blamed for launch in self.launches if launch.blamed is not None}
+        retries = [elsewhere.Retry(spec=one.spec, replaced=one.replaced, blamed=one.blamed) for one in again]
+        self._replaced |= elsewhere.substitutes(files.read_inventory(self.site.evidence), retries, bad) if again else {}
+        return [launch.spec for launch in again]
 
     # -- the end ----------------------------------------------------------------------------------------------------
 

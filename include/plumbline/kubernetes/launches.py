@@ -82,8 +82,13 @@ class Launch:
 
     site: Site
     spec: LaunchSpec
+    """As planned: records answer this."""
     attempt: int
+    replaced: Mapping[str, str] = field(default_factory=dict)
+    """Nodes that stand in for planned ones: {planned: substitute}."""
     record: RunRecord | None = None
+    blamed: str | None = None
+    """The node whose worker ended the launch, where one is known."""
     _job: str = ""
     _created: float = 0.0
     _created_at: str = ""
@@ -97,6 +102,11 @@ class Launch:
     _raw_dir: Path | None = None
     _ending: Callable[[Mapping[str, Mapping[str, Any]]], RunRecord] | None = None
     """Makes the record, once the workers have said their last."""
+
+    @property
+    def placed(self) -> LaunchSpec:
+        """The launch on the nodes that it really takes."""
+        return self.spec.placed(self.replaced)
 
     @property
     def several(self) -> bool:
@@ -122,7 +132,7 @@ class Launch:
         if self.several and site.keys is None:
             site.keys = ssh.make_keys()
         job = pods.worker_job(
-            site.profile, site.batch_id, self.spec, self.attempt, site.evidence, site.owner,
+            site.profile, site.batch_id, self.placed, self.attempt, site.evidence, site.owner,
             site.keys.public if site.keys else None,
         )  # fmt: skip
         name = job["metadata"]["name"]
@@ -205,7 +215,8 @@ class Launch:
         self.fail(*self._explain(pod))
 
     def _explain(self, pod: Pod) -> diagnosis.Finding:
-        return diagnosis.explain_pod(self.site.api, self.site.settings["namespace"], pod)
+        self.blamed = diagnosis.node_of(pod)
+        return diagnosis.explain_pod(self.site.api, self.site.settings["namespace"], pod, self.placed.nodes)
 
     def _trouble(self, workers: Sequence[Pod], *, outage: bool) -> diagnosis.Finding | None:
         """Say why these workers will not start; None while they still may. Outages prove nothing."""
@@ -248,12 +259,13 @@ class Launch:
     def _run(self, workers: Sequence[Pod]) -> None:
         """Start the command: every worker is ready."""
         addresses = {diagnosis.node_of(pod): str(pod["status"]["podIP"]) for pod in workers}
-        if set(addresses) != set(self.spec.nodes):
+        nodes = self.placed.nodes
+        if set(addresses) != set(nodes):
             self.fail(Code.INFRASTRUCTURE, f"workers run on {sorted(map(str, addresses))}, not on the planned nodes")
             return
         assert self._raw_dir is not None  # claimed by start
         assert self.site.keys is not None  # made by start
-        in_order = [addresses[node] for node in self.spec.nodes]
+        in_order = [addresses[node] for node in nodes]
         extra = ssh.environment_of(self.spec, in_order, self.site.keys, self.site.settings["ssh_port"])
         self._started, self._started_at = time.monotonic(), utc_now()
         with (self._raw_dir / "stdout").open("wb") as out, (self._raw_dir / "stderr").open("wb") as err:
@@ -297,7 +309,8 @@ class Launch:
         for pod in workers:
             address, port = pod["status"].get("podIP"), self.site.settings["ssh_port"]
             if address and (why := diagnosis.unreachable(str(address), port)) is not None:
-                return Code.NODE_LOST, f"node {diagnosis.node_of(pod)}: its worker does not answer any more: {why}"
+                self.blamed = diagnosis.node_of(pod)
+                return Code.NODE_LOST, f"node {self.blamed}: its worker does not answer any more: {why}"
         return None
 
     # -- ending -----------------------------------------------------------------------------------------------------
@@ -318,8 +331,9 @@ class Launch:
             )
             return
         self.record = files.fault_record(
-            self.spec, self.attempt, code, reason, started_at=began, duration_s=lasted, raw_dir=self._raw_dir
-        )
+            self.spec, self.attempt, code, reason, started_at=began, duration_s=lasted, raw_dir=self._raw_dir,
+            replaced=self.replaced,
+        )  # fmt: skip
         self._write(self.record)
 
     def _finish(self, outcome: Outcome, exit_code: int | None, signal_number: int | None, reason: str) -> None:
@@ -341,7 +355,8 @@ class Launch:
                 signal=signal_number,
                 reason=reason,
                 argv=self.spec.argv,
-                hosts=self.spec.nodes,
+                hosts=self.placed.nodes,
+                replaced=self.replaced,
                 started_at=self._started_at,
                 ended_at=ended_at,
                 duration_s=round(lasted, 6),
@@ -362,7 +377,7 @@ class Launch:
     def _step_ending(self) -> None:
         """Write the record when every worker has said its last, or has had the time to."""
         folder = files.pods_folder(self.site.evidence) / f"{self.spec.launch_id}.a{self.attempt}"
-        there = all((folder / f"{node}.after.json").exists() for node in self.spec.nodes)
+        there = all((folder / f"{node}.after.json").exists() for node in self.placed.nodes)
         if there or time.monotonic() - self._since["ending"] > _LAST_WORDS_S:
             self.conclude()
 
@@ -373,7 +388,7 @@ class Launch:
         folder = files.pods_folder(self.site.evidence) / f"{self.spec.launch_id}.a{self.attempt}"
         told = {
             node: {when: _read(folder / f"{node}.{when}.json") for when in ("before", "after")}
-            for node in self.spec.nodes
+            for node in self.placed.nodes
         }
         self.record = self._ending(told)
         self._write(self.record)

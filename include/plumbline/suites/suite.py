@@ -87,9 +87,10 @@ class Suite(Document):
     """'ladder' is 1, 2, 4 … and the whole inventory."""
     repeats: Annotated[int, Field(ge=1, le=50)] = 1
     retries: Annotated[int, Field(ge=0, le=5)] = 1
-    """How often an infrastructure fault is replaced; a low number never is."""
+    """How often at most a launch that infrastructure stopped is tried again; a low number never is."""
     baseline: Baseline = Baseline()
     gpu_hours: Annotated[float, Field(gt=0)] | None = None
+    """Once so many are used no further batch starts; the profile's limits.gpu_hours holds as well."""
     note: str = ""
     benchmarks: Annotated[tuple[SuiteBenchmark, ...], Field(min_length=1)]
     omitted: tuple[str, ...] = ()

@@ -29,7 +29,13 @@ from plumbline.model import (
 )
 from plumbline.readers.reading import Status
 from plumbline.tracking.run_directory import RunDirectory
-from plumbline.validation.record_checks import launch_fields, launch_place, outcome_problems, record_verdicts
+from plumbline.validation.record_checks import (
+    launch_fields,
+    launch_place,
+    outcome_problems,
+    record_verdicts,
+    replacement_verdicts,
+)
 from plumbline.validation.seals import seal_problems
 
 
@@ -126,14 +132,17 @@ def read_run(run: RunDirectory) -> Readout:
     measurements: list[Measurement] = []
     expected: list[ExpectedRow] = []
     launches: list[LaunchSummary] = []
-    for spec in plan.launches:
+    for planned in plan.launches:
+        record, earlier = records.get(planned.launch_id, (None, ()))
+        spec = planned.placed(record.replaced) if record is not None else planned
         expected += _expected_rows(spec)
-        record, attempts = records.get(spec.launch_id, (None, 0))
+        attempts = len(earlier)
         measured = Measured()
         if record is None:
             verdicts.append(_no_record(run, spec))
         else:
-            found = list(record_verdicts(run, profile, spec, record, hardware))
+            found = list(record_verdicts(run, profile, planned, record, hardware))
+            found += replacement_verdicts(plan, planned, record, earlier)
             verdicts += found
             if not any(v.kind.value == "INVALID" for v in found):
                 measured, more = _measure(run, spec, record)
@@ -184,7 +193,11 @@ def _gap_verdicts(plan: Plan) -> Iterator[Verdict]:
         )
 
 
-def _records_by_launch(run: RunDirectory, plan: Plan) -> tuple[dict[str, tuple[RunRecord | None, int]], list[Verdict]]:
+Records = dict[str, tuple[RunRecord | None, Sequence[RunRecord]]]
+"""By launch: the record that counts, and all attempts in their order."""
+
+
+def _records_by_launch(run: RunDirectory, plan: Plan) -> tuple[Records, list[Verdict]]:
     """Choose the record that answers each launch: the first answer, never the best one."""
     planned = {spec.launch_id for spec in plan.launches}
     by_launch: dict[str, list[RunRecord]] = {}
@@ -200,7 +213,7 @@ def _records_by_launch(run: RunDirectory, plan: Plan) -> tuple[dict[str, tuple[R
             verdicts.append(verdict(Code.UNPLANNED, path.name, f"holds {record.launch_id} attempt {record.attempt}"))
         else:
             by_launch.setdefault(record.launch_id, []).append(record)
-    chosen: dict[str, tuple[RunRecord | None, int]] = {}
+    chosen: Records = {}
     for launch_id, records in by_launch.items():
         records.sort(key=lambda r: r.attempt)
         answers = [r for r in records if r.outcome in ANSWERS]
@@ -211,15 +224,17 @@ def _records_by_launch(run: RunDirectory, plan: Plan) -> tuple[dict[str, tuple[R
                     launch_id=launch_id, benchmark=launch_id.partition("-")[0],
                 )
             )  # fmt: skip
-        chosen[launch_id] = (answers[0] if answers else records[-1], len(records))
+        chosen[launch_id] = (answers[0] if answers else records[-1], records)
     return chosen, verdicts
 
 
 def _oddity(record: RunRecord) -> str | None:
     """Say what of a record can't be: a duration of nan compares with nothing, an exit code of false passes for 0."""
-    for name in ("hardware", "environment", "snapshots"):
+    for name in ("hardware", "environment", "snapshots", "replaced"):
         if not isinstance(getattr(record, name), Mapping):
             return f"{name} is not a mapping"
+    if not all(isinstance(name, str) for pair in record.replaced.items() for name in pair):
+        return f"replaced is {dict(record.replaced)!r}"
     for name, value in (("duration_s", record.duration_s), ("runner_cpu_s", record.runner_cpu_s)):
         number = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < float("inf")
         if not number and (value is not None or name == "duration_s"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatch
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 
 from plumbline.clusters.profile import ClusterProfile
 from plumbline.execution.launcher import ANSWERS
+from plumbline.execution.plan import Plan
 from plumbline.execution.run_one import file_sha256
 from plumbline.model import Code, LaunchSpec, Outcome, RunRecord, Verdict, verdict
 from plumbline.tracking.run_directory import RunDirectory, run_time
@@ -55,7 +56,38 @@ def record_verdicts(
     if profile.launcher == "local" and hardware and found and found != hardware:
         yield verdict(Code.WRONG_HARDWARE, place, f"ran on hardware {found}, planned on {hardware}", **fields)
     yield from (verdict(code, place, message, **fields) for code, message in _raw_problems(run, spec, record))
-    yield from (verdict(code, place, message, **fields) for code, message in snapshot_problems(spec, record))
+    yield from (
+        verdict(code, place, message, **fields)
+        for code, message in snapshot_problems(spec.placed(record.replaced), record)
+    )
+
+
+def replacement_verdicts(
+    plan: Plan, spec: LaunchSpec, record: RunRecord, attempts: Sequence[RunRecord]
+) -> Iterator[Verdict]:
+    """Say which planned nodes others stood in for: they were not measured. INVALID where nothing allowed that.
+
+    Only what infrastructure did to an earlier attempt lets another node of the inventory take a place.
+    """
+    if not record.replaced:
+        return
+    place, fields = launch_place(spec), launch_fields(spec)
+    lost = [one for one in attempts if one.attempt < record.attempt and one.outcome is Outcome.INFRASTRUCTURE]
+    usable = {node.name for node in plan.inventory if node.unusable is None}
+    nodes = spec.placed(record.replaced).nodes
+    wrong = [
+        (not lost, "no earlier attempt was stopped by infrastructure"),
+        (bool(set(record.replaced) - set(spec.nodes)), "it names nodes that this launch was not planned on"),
+        (bool(set(record.replaced.values()) & set(spec.nodes)), "a node stands in for another of the same launch"),
+        (len(set(nodes)) != len(nodes), "one node stands in for two"),
+        (bool(set(record.replaced.values()) - usable), "a node stands in that the plan does not know as usable"),
+    ]
+    for message in (message for bad, message in wrong if bad):
+        yield verdict(Code.WRONG_HOST, place, f"nodes were replaced, and {message}", **fields)
+    for node, substitute in sorted(record.replaced.items()):
+        why = f"attempt {lost[-1].attempt}: {lost[-1].reason}" if lost else "no reason is on record"
+        message = f"not measured: {substitute} took its place after {why}"
+        yield verdict(Code.REPLACED, f"{place}, node {node}", message, **{**fields, "node": node})
 
 
 def _clock_problems(run: RunDirectory, record: RunRecord) -> Iterator[tuple[Code, str]]:
@@ -88,9 +120,10 @@ def _moment(text: str) -> datetime:
 
 def _host_problems(profile: ClusterProfile, spec: LaunchSpec, record: RunRecord) -> Iterator[tuple[Code, str]]:
     """On a cluster the hosts of the record must be the planned nodes; emulated nodes share one host."""
-    if profile.nodes.emulated is None and record.outcome in ANSWERS and set(record.hosts) != set(spec.nodes):
-        missing = sorted(set(spec.nodes) - set(record.hosts))
-        other = sorted(set(record.hosts) - set(spec.nodes))
+    meant = set(spec.placed(record.replaced).nodes)
+    if profile.nodes.emulated is None and record.outcome in ANSWERS and set(record.hosts) != meant:
+        missing = sorted(meant - set(record.hosts))
+        other = sorted(set(record.hosts) - meant)
         yield Code.WRONG_HOST, f"planned nodes absent: {missing[:5] or 'none'}; others present: {other[:5] or 'none'}"
 
 
