@@ -10,7 +10,7 @@ from plumbline.configuration import parse
 from plumbline.errors import ConfigError
 from plumbline.model import KIND_OF_CODE, Code, Verdict, VerdictKind, to_plain, verdict, verdict_from
 from plumbline.suites.suite import ALWAYS_BLOCKING, Gate
-from plumbline.validation.gate import GAP_CODES, Judged, alarm, decide, grouped, reason_data, verdict_of_reason
+from plumbline.validation.gate import GAP_CODES, Alike, Judged, alarm, decide, grouped, reason_data, verdict_of_reason
 
 NIGHTLY = Gate(coverage_gaps_allowed=True)
 STRICT = Gate(blocks=(*ALWAYS_BLOCKING, VerdictKind.WARN))
@@ -306,3 +306,26 @@ def test_one_reason_for_many_nodes_names_none_of_them():
 @given(st.lists(verdicts(), max_size=12))
 def test_grouping_loses_no_kind(items: list[Verdict]):
     assert {item.kind for item in grouped(items)} == {item.kind for item in items}
+
+
+def test_rows_told_as_one_decide_as_each_of_them_would():
+    rows = [replace(row(Code.NO_BASELINE, f"fio-n1-g{n}-r1", "iops", n), node=f"n{n}") for n in range(6)]
+    rows += [row(Code.NO_LIMITS, f"fio-n1-g{n}-r1", "lat", n) for n in range(4)]
+    one_by_one = Judged(expected=12, measured=12, passed=2, rows=tuple(rows), others=())
+    alike = (
+        Alike(first=replace(rows[0], node=None), count=6),
+        Alike(first=rows[6], count=4),
+    )
+    together = replace(one_by_one, rows=(), alike=alike)
+    for gate in (NIGHTLY, STRICT):
+        assert decide(together, gate, nights={}).data() == decide(one_by_one, gate, nights={}).data()
+    only_warnings = replace(together, expected=8, measured=8, alike=alike[:1])
+    assert decide(only_warnings, NIGHTLY, nights={}).open and not decide(only_warnings, STRICT, nights={}).open
+    lost = decide(replace(together, alike=alike[:1]), NIGHTLY, nights={})
+    assert not lost.open and Code.JUDGE_ERROR in {item.code for item in lost.reasons}
+
+
+@pytest.mark.parametrize("code", [code for code in Code if code not in (Code.NO_BASELINE, Code.NO_LIMITS)])
+def test_no_row_with_a_value_of_its_own_is_told_with_others(code: Code):
+    with pytest.raises(ValueError, match="aren't told as one"):
+        Alike(first=row(code, "fio-n1-g0-r1", "iops", 0), count=9)

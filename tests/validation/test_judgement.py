@@ -215,10 +215,7 @@ def test_history_in_another_unit_is_converted(night: Night):
 
 
 def test_without_reference_and_history_there_is_a_warning(night: Night):
-    fewer = json.loads(json.dumps(REFERENCES))
-    fewer["files"][0]["references"].pop(2)
-    fewer["files"][0] |= {"count": 3, "required": ["collective/bus_bandwidth", "matrix/rate"]}
-    bare = replace(night, references=references_from(fewer))
+    bare = without_limits_for_latency(night)
     judgement = bare.judge()
     assert {item.code for item in judgement.notable} == {Code.NO_BASELINE}
     assert {item.indicator for item in judgement.notable} == {"latency"}
@@ -226,6 +223,39 @@ def test_without_reference_and_history_there_is_a_warning(night: Night):
     known = limit(indicator="latency", unit="us", lower=None, upper=40.0, warn_lower=None, warn_upper=38.0,
                   params=canonical_params({"operation": "all_reduce"}))  # fmt: skip
     assert replace(bare).judge(baseline=[known, replace(known, node_count=2)]).notable == ()
+
+
+def without_limits_for_latency(night: Night) -> Night:
+    fewer = json.loads(json.dumps(REFERENCES))
+    fewer["files"][0]["references"].pop(2)
+    fewer["files"][0] |= {"count": 3, "required": ["collective/bus_bandwidth", "matrix/rate"]}
+    return replace(night, references=references_from(fewer))
+
+
+@pytest.mark.parametrize("references", ["without latency", "unreadable"])
+def test_rows_that_are_told_as_one_are_judged_as_each_of_them_would_be(
+    night: Night, references: str, monkeypatch: pytest.MonkeyPatch
+):
+    bare = without_limits_for_latency(night) if references == "without latency" else replace(night, references=None)
+    together = bare.judge()
+    assert together.judged.alike
+    monkeypatch.setattr("plumbline.validation.verdict_rows.LEAST_GROUP", 10**9)
+    apart = bare.judge()
+    assert not apart.judged.alike and apart.judged.passed == together.judged.passed
+    decisions = [decide(item.judged, night.suite.gate, nights={}).data() for item in (together, apart)]
+    for decision in decisions:
+        decision["reasons"].sort(key=lambda reason: json.dumps(reason, sort_keys=True))
+    assert decisions[0] == decisions[1]
+    kept = [item.verdicts.astype(object).where(item.verdicts.notna(), None) for item in (together, apart)]
+    assert kept[0].to_dict("records") == kept[1].to_dict("records")
+
+
+def test_a_waiver_reaches_the_rows_that_are_else_told_as_one(night: Night):
+    bare = without_limits_for_latency(night)
+    one_place = waiver(indicator="latency", code="no_baseline", node_count=2)
+    judged = bare.judge(waivers=[one_place]).judged
+    assert {item.kind for item in judged.rows if item.node_count == 2} == {VerdictKind.WAIVED}
+    assert {item.kind for item in judged.rows if item.node_count != 2} == {VerdictKind.WARN}
 
 
 def test_physical_bounds_do_not_stand_in_for_a_baseline(night: Night):

@@ -7,7 +7,9 @@ is there twice is joined once and counted in `copies`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import count
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +20,16 @@ if TYPE_CHECKING:
     import numpy
     import pandas
 
-KEY = ("launch_id", "indicator", "node", "gpu", "params")
-WORDS = (*KEY, "benchmark", "benchmark_version")
 NUMBERS = ("node_count", "wave", "group", "repeat")
+KEY_OF_PLACE = ("launch_id", "node")
+OF_PLACE = (*KEY_OF_PLACE, "benchmark", "benchmark_version", *NUMBERS)
+OF_WHAT = ("indicator", "gpu", "params")
+WORDS = (*KEY_OF_PLACE, *OF_WHAT, "benchmark", "benchmark_version")
 STATED = ("run_id", "suite", "cluster", "origin", "device", "unit")
 """What a measurement says of itself and an expected row does not."""
+
+Word = tuple[Any, Sequence[str]]
+"""One code a combination (-1 for None), and the texts that the codes stand for."""
 
 
 def join(expected: Sequence[ExpectedRow], measured: Sequence[Measurement]) -> pandas.DataFrame:
@@ -38,21 +45,23 @@ def join(expected: Sequence[ExpectedRow], measured: Sequence[Measurement]) -> pa
 
     size = len(expected)
     rows: list[Any] = [*expected, *measured]
-    words = {name: _factorized(rows, name) for name in WORDS}
-    keys, count = _numbered([words[name] for name in KEY])
+    place, places = _combined(rows, OF_PLACE)
+    what, whats = _combined(rows, OF_WHAT)
+    stated, statements = _combined(measured, STATED)
+    words = {**_factorized(places, OF_PLACE[: -len(NUMBERS)]), **_factorized(whats, OF_WHAT)}
+    keys, distinct = _numbered(words, place, what)
     expected_keys, measured_keys = keys[:size], keys[size:]
-    plans, copies = np.bincount(expected_keys, minlength=count), np.bincount(measured_keys, minlength=count)
-    first = np.full(count, -1)
+    plans, copies = np.bincount(expected_keys, minlength=distinct), np.bincount(measured_keys, minlength=distinct)
+    first = np.full(distinct, -1)
     first[measured_keys[::-1]] = np.arange(len(measured) - 1, -1, -1)
     unplanned = np.flatnonzero((plans[measured_keys] == 0) & (first[measured_keys] == np.arange(len(measured))))
     lines = np.concatenate([np.arange(size), size + unplanned])
     source = np.concatenate([first[expected_keys], unplanned])
 
-    columns: dict[str, Any] = {name: _words(words[name], lines) for name in WORDS}
-    for name in NUMBERS:
-        columns[name] = _integers([rows[i] for i in lines] if len(unplanned) else expected, name)
-    columns |= {name: _words(_factorized(measured, name), source) for name in STATED}
-    columns["measured_version"] = _words((words["benchmark_version"][0][size:], words["benchmark_version"][1]), source)
+    columns: dict[str, Any] = {name: _words(words[name], (what if name in OF_WHAT else place)[lines]) for name in WORDS}
+    columns |= {name: _integers(places, at, place[lines]) for at, name in enumerate(OF_PLACE) if name in NUMBERS}
+    columns |= {name: _words(word, _taken(stated, source)) for name, word in _factorized(statements, STATED).items()}
+    columns["measured_version"] = _words(words["benchmark_version"], _taken(place[size:], source))
     columns["measured_node_count"] = _taken_floats(_numbers([m.node_count for m in measured]), source)
     columns["value"] = _taken_floats(_numbers([m.value for m in measured]), source)
     there = source >= 0
@@ -64,43 +73,69 @@ def join(expected: Sequence[ExpectedRow], measured: Sequence[Measurement]) -> pa
     return pd.DataFrame(columns)
 
 
-def _factorized(rows: Sequence[Any], name: str) -> tuple[Any, list[str]]:
-    """Give one code a row (-1 for None) and the texts that the codes stand for."""
+def _combined(rows: Sequence[Any], names: Sequence[str]) -> tuple[Any, list[tuple[Any, ...]]]:
+    """Give for each row the number of its combination of attributes, and the combinations: there are few."""
+    import numpy as np
+
+    known: defaultdict[tuple[Any, ...], int] = defaultdict(count().__next__)
+    numbers = np.fromiter(map(known.__getitem__, map(attrgetter(*names), rows)), dtype=np.int64, count=len(rows))
+    return numbers, list(known)
+
+
+def _factorized(combinations: Sequence[tuple[Any, ...]], names: Sequence[str]) -> dict[str, Word]:
+    """Give each attribute of the combinations, which are in the order of `names`, as a word."""
     import numpy as np
     import pandas as pd
 
-    values = np.empty(len(rows), dtype=object)
-    values[:] = [*map(attrgetter(name), rows)]
-    codes, uniques = pd.factorize(values)
-    return codes, [str(item) for item in uniques]
+    found: dict[str, Word] = {}
+    for at, name in enumerate(names):
+        values = np.empty(len(combinations), dtype=object)
+        values[:] = [item[at] for item in combinations]
+        codes, uniques = pd.factorize(values)
+        found[name] = (codes, [str(item) for item in uniques])
+    return found
 
 
-def _numbered(words: Sequence[tuple[Any, list[str]]]) -> tuple[Any, int]:
-    """Number the combinations of codes: equal combinations have equal numbers, below the count that is given last."""
+def _numbered(words: Mapping[str, Word], place: numpy.ndarray, what: numpy.ndarray) -> tuple[Any, int]:
+    """Number the keys of the rows: equal keys have equal numbers, below the count that is given last."""
     import numpy as np
     import pandas as pd
 
-    key = np.zeros(len(words[0][0]), dtype=np.int64)
-    for codes, uniques in words:
-        key = pd.factorize(key * (len(uniques) + 1) + codes + 1)[0]
+    def numbers(names: Sequence[str]) -> Any:
+        key = np.zeros(len(words[names[0]][0]), dtype=np.int64)
+        for codes, uniques in (words[name] for name in names):
+            key = pd.factorize(key * (len(uniques) + 1) + codes + 1)[0]
+        return key
+
+    there, which = numbers(KEY_OF_PLACE), numbers(OF_WHAT)
+    key = pd.factorize(there[place] * (len(which) + 1) + which[what])[0]
     return key, int(key.max(initial=-1)) + 1
 
 
-def _words(word: tuple[Any, list[str]], lines: numpy.ndarray) -> Any:
-    """Give the texts at `lines` as a categorical; -1 and None are missing."""
+def _words(word: Word, numbers: numpy.ndarray) -> Any:
+    """Give the texts of numbered combinations as a categorical; -1 and None are missing."""
     import numpy as np
     import pandas as pd
 
     codes, uniques = word
     if not len(codes):
-        return pd.Categorical.from_codes(np.full(len(lines), -1), categories=pd.Index([], dtype=str))
-    return pd.Categorical.from_codes(np.where(lines >= 0, codes[lines], -1), categories=pd.Index(uniques))
+        return pd.Categorical.from_codes(np.full(len(numbers), -1), categories=pd.Index([], dtype=str))
+    return pd.Categorical.from_codes(np.where(numbers >= 0, codes[numbers], -1), categories=pd.Index(uniques))
 
 
-def _integers(rows: Sequence[Any], name: str) -> Any:
+def _integers(combinations: Sequence[tuple[Any, ...]], at: int, numbers: numpy.ndarray) -> Any:
     import pandas as pd
 
-    return pd.array([*map(attrgetter(name), rows)], dtype="Int64")
+    return pd.array([item[at] for item in combinations], dtype="Int64").take(numbers)
+
+
+def _taken(numbers: numpy.ndarray, source: numpy.ndarray) -> numpy.ndarray:
+    import numpy as np
+
+    if not len(numbers):
+        return np.full(len(source), -1)
+    taken: numpy.ndarray = np.where(source >= 0, numbers[source], -1)
+    return taken
 
 
 def _taken_floats(values: numpy.ndarray, source: numpy.ndarray) -> numpy.ndarray:

@@ -18,12 +18,35 @@ from plumbline.suites.suite import ALWAYS_BLOCKING, Gate
 GAP_CODES = frozenset({Code.BUSY, Code.PREEMPTED, Code.EXCLUDED})
 """NOT_RUN for these reasons is a coverage gap that a nightly may tolerate until the place is stale."""
 
+LEAST_GROUP = 4
+"""Fewer verdicts of one cause are shown one by one."""
+
+ALIKE_CODES = frozenset({Code.NO_BASELINE, Code.NO_LIMITS})
+"""Rows of one indicator that have this code say the same, wherever they were measured."""
+
 _SEVERITY = {kind: index for index, kind in enumerate(reversed(VerdictKind))}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Alike:
+    """Many rows that say the same, as one: a first night of a large cluster has a million without history.
+
+    `first` speaks for all `count` rows, which share its code, benchmark and indicator; its node is None where they are
+    on several. Raises ValueError for rows that must stand for themselves, and for too few.
+    """
+
+    first: Verdict
+    count: int
+
+    def __post_init__(self) -> None:
+        """Let nothing be told together that has a place and a value of its own to tell."""
+        if self.first.code not in ALIKE_CODES or self.first.indicator is None or self.count < LEAST_GROUP:
+            raise ValueError(f"{self.count} rows of {self.first.code} and {self.first.indicator} aren't told as one")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """The outcome of judging, in the form that decides: every expected row is in `passed` or in `rows`, once.
+    """The outcome of judging, in the form that decides: every expected row is in `passed`, `rows` or `alike`, once.
 
     `measured` counts expected rows that have a value. `others` holds verdicts on launches, places, records and the
     run itself.
@@ -34,11 +57,16 @@ class Judged:
     passed: int
     rows: tuple[Verdict, ...]
     others: tuple[Verdict, ...]
+    alike: tuple[Alike, ...] = ()
 
     @property
     def notable(self) -> tuple[Verdict, ...]:
-        """Everything that is not a PASS, worst first, causes (launches, places) before the rows they cost."""
-        found = [item for item in (*self.others, *self.rows) if item.kind is not VerdictKind.PASS]
+        """Everything that is not a PASS, worst first, causes (launches, places) before the rows they cost.
+
+        Rows that are alike are there with their first.
+        """
+        firsts = (item.first for item in self.alike)
+        found = [item for item in (*self.others, *self.rows, *firsts) if item.kind is not VerdictKind.PASS]
         return tuple(sorted(found, key=lambda item: _SEVERITY[item.kind]))
 
 
@@ -126,22 +154,28 @@ def decide(
     tolerable = {id(item) for item in gaps}
     closing = {*gate.blocks, *ALWAYS_BLOCKING}
     blocking = [item for item in reasons if item.kind in closing and id(item) not in tolerable]
-    shown_blocking = grouped(blocking)
-    shown_others = grouped(item for item in reasons if item.kind not in closing or id(item) in tolerable)
+    others = [item for item in reasons if item.kind not in closing or id(item) in tolerable]
+    blocking_alike = [item for item in judged.alike if item.first.kind in closing]
+    other_alike = [item for item in judged.alike if item.first.kind not in closing]
+    shown_blocking = (*grouped(blocking), *map(_told, blocking_alike))
+    shown_others = (*grouped(others), *map(_told, other_alike))
+    kinds = [VerdictKind.WARN if id(item) in tolerable else item.kind for item in reasons]
     return GateDecision(
-        open=not blocking,
-        verdict=worst(VerdictKind.WARN if id(item) in tolerable else item.kind for item in reasons),
+        open=not blocking and not blocking_alike,
+        verdict=worst([*kinds, *(item.first.kind for item in judged.alike)]),
         reasons=tuple(sorted((*shown_blocking, *shown_others), key=lambda item: _SEVERITY[item.kind])),
         blocking=shown_blocking,
         gaps=tuple(gaps),
-        counts=_counts(judged.passed, reasons),
+        counts=_counts(judged, reasons),
         coverage=_coverage(judged, reasons),
     )
 
 
-def _counts(passed: int, reasons: Iterable[Verdict]) -> dict[str, int]:
+def _counts(judged: Judged, reasons: Iterable[Verdict]) -> dict[str, int]:
     """Count the verdicts of every kind, each row by itself."""
-    found = Counter(item.kind for item in reasons)
+    found, passed = Counter(item.kind for item in reasons), judged.passed
+    for item in judged.alike:
+        found[item.first.kind] += item.count
     return {kind.value: passed if kind is VerdictKind.PASS else found[kind] for kind in VerdictKind}
 
 
@@ -149,10 +183,6 @@ def _coverage(judged: Judged, reasons: Iterable[Verdict]) -> dict[str, Any]:
     """Give rows expected and measured, and the places that have a NOT_RUN or STALE, each once."""
     absent = (item.place for item in reasons if item.kind in (VerdictKind.NOT_RUN, VerdictKind.STALE))
     return {"expected": judged.expected, "measured": judged.measured, "missing": list(dict.fromkeys(absent))}
-
-
-LEAST_GROUP = 4
-"""Fewer verdicts of one cause are shown one by one."""
 
 
 def grouped(items: Iterable[Verdict]) -> tuple[Verdict, ...]:
@@ -173,7 +203,7 @@ def grouped(items: Iterable[Verdict]) -> tuple[Verdict, ...]:
 def _cause(item: Verdict) -> tuple[Any, ...] | None:
     if item.indicator is None:
         return None
-    if item.code in (Code.NO_BASELINE, Code.NO_LIMITS):
+    if item.code in ALIKE_CODES:
         return (item.code, item.benchmark, item.indicator)
     if item.kind is VerdictKind.NOT_RUN and item.launch_id is not None:
         return (item.code, item.launch_id)
@@ -183,14 +213,21 @@ def _cause(item: Verdict) -> tuple[Any, ...] | None:
 def _as_one(members: Sequence[Verdict]) -> Verdict:
     first = members[0]
     names = list(dict.fromkeys(item.indicator for item in members if item.indicator))
+    node = first.node if all(item.node == first.node for item in members) else None
+    return _shared(replace(first, node=node), names, len(members))
+
+
+def _told(item: Alike) -> Verdict:
+    return _shared(item.first, [str(item.first.indicator)], item.count)
+
+
+def _shared(first: Verdict, names: Sequence[str], count: int) -> Verdict:
+    """Give the one reason that stands for `count` rows of these indicators, the first of which is given."""
     more = ", …" if len(names) > 4 else ""
-    message = f"{len(members)} rows ({', '.join(names[:4])}{more}), first {first.place}: {first.message}"
+    message = f"{count} rows ({', '.join(names[:4])}{more}), first {first.place}: {first.message}"
     place = first.launch_id if first.kind is VerdictKind.NOT_RUN and first.launch_id else f"{first.benchmark}"
     indicator = names[0] if len(names) == 1 else None
-    node = first.node if all(item.node == first.node for item in members) else None
-    return replace(
-        first, place=place, message=message, indicator=indicator, node=node, params=None, actual=None, expected=None
-    )
+    return replace(first, place=place, message=message, indicator=indicator, params=None, actual=None, expected=None)
 
 
 def _count_problems(judged: Judged) -> list[Verdict]:
@@ -198,7 +235,7 @@ def _count_problems(judged: Judged) -> list[Verdict]:
     problems = []
     if judged.expected <= 0:
         problems.append(verdict(Code.NO_MEASUREMENT, "run", "no row was expected: an empty run cannot pass"))
-    given = judged.passed + len(judged.rows)
+    given = judged.passed + len(judged.rows) + sum(item.count for item in judged.alike)
     if given != judged.expected or judged.passed < 0:
         message = f"{judged.expected} rows were expected and {given} judged: verdicts are missing or extra"
         problems.append(verdict(Code.JUDGE_ERROR, "run", message))

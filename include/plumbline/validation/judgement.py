@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
@@ -77,18 +77,20 @@ def judge(
     _add_limits(frame, kinds, bounds, suite.baseline.sigmas)
     outcome = validate(frame, expected, _stated(plan, profile))
     others += _judge_problems(outcome, len(frame) > expected)
-    rows = row_verdicts(frame, kinds, bounds, outcome, readout)
+    found = row_verdicts(frame, kinds, bounds, outcome, readout, waivers)
+    rows = found.rows
     if waivers:
         rows, others = waive(rows, others, waivers, today)
     planned = {line: item for line, item in rows.items() if line < expected}
     judged = Judged(
         expected=expected,
         measured=int((frame["magnitude"].iloc[:expected] < float("inf")).sum()),
-        passed=expected - len(planned),
+        passed=expected - len(planned) - sum(len(item.lines) for item in found.alike),
         rows=tuple(planned.values()),
+        alike=tuple(item.told for item in found.alike),
         others=(*others, *(item for line, item in rows.items() if line >= expected)),
     )
-    verdicts = verdict_frame(frame, kinds, bounds, planned, judged.others, expected)
+    verdicts = verdict_frame(frame, kinds, bounds, replace(found, rows=planned), judged.others, expected)
     return Judgement(verdicts=verdicts, judged=judged, gx=outcome.gx)
 
 

@@ -6,15 +6,18 @@ become objects.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from plumbline.model import Code, Verdict, VerdictKind, verdict
 from plumbline.validation.bounds import Bounds
-from plumbline.validation.expectations import RULES, Outcome
+from plumbline.validation.expectations import RULES, Outcome, Rule
 from plumbline.validation.explanations import expected_by, expected_of, message_of, source_of
+from plumbline.validation.gate import ALIKE_CODES, LEAST_GROUP, Alike
 from plumbline.validation.places import location, subject
 from plumbline.validation.readout import Readout
+from plumbline.validation.waivers import Waiver
 
 if TYPE_CHECKING:
     import numpy
@@ -30,14 +33,103 @@ COLUMNS = (
 )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlikeLines:
+    """Lines that are told as one. `messages` is kind → what the lines of that kind say in the frame that is kept."""
+
+    lines: numpy.ndarray
+    messages: Mapping[int, str]
+    told: Alike
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowVerdicts:
+    """Every line that is not a PASS: in `rows` by its number, or in one of `alike`."""
+
+    rows: Mapping[int, Verdict]
+    alike: Sequence[AlikeLines] = ()
+
+
 def row_verdicts(
-    frame: pandas.DataFrame, kinds: numpy.ndarray, bounds: Sequence[Bounds], outcome: Outcome, readout: Readout
-) -> dict[int, Verdict]:
-    """Give line → verdict for every line that is not a PASS: the first broken rule is the cause."""
+    frame: pandas.DataFrame,
+    kinds: numpy.ndarray,
+    bounds: Sequence[Bounds],
+    outcome: Outcome,
+    readout: Readout,
+    waivers: Sequence[Waiver] = (),
+) -> RowVerdicts:
+    """Give the verdict of every line that is not a PASS: the first broken rule is the cause.
+
+    Lines that a waiver may name each have a verdict of their own.
+    """
     import numpy as np
 
     cause = _first_broken(outcome, len(frame))
-    lines = np.flatnonzero(cause >= 0)
+    found = list(_alike(frame, kinds, cause, waivers))
+    own = cause >= 0
+    for lines in found:
+        own[lines] = False
+    own_lines = np.flatnonzero(own)
+    firsts = np.array([lines[0] for lines in found], dtype=np.int64)
+    told = _verdicts(frame, kinds, bounds, cause, np.concatenate([own_lines, firsts]), readout)
+    return RowVerdicts(
+        rows={int(line): told[line] for line in own_lines},
+        alike=[_as_one(frame, kinds, bounds, RULES[cause[lines[0]]], lines, told[lines[0]]) for lines in found],
+    )
+
+
+def _alike(
+    frame: pandas.DataFrame, kinds: numpy.ndarray, cause: numpy.ndarray, waivers: Sequence[Waiver]
+) -> Iterator[numpy.ndarray]:
+    """Give the lines of each cause and indicator that can be told as one."""
+    import numpy as np
+
+    benchmarks, indicators = frame["benchmark"], frame["indicator"]
+    for index, rule in enumerate(RULES):
+        lines = np.flatnonzero(cause == index) if rule.code in ALIKE_CODES else ()
+        if len(lines) < LEAST_GROUP:
+            continue
+        there, first = np.unique(kinds[lines], return_index=True)
+        names = [(str(benchmarks.iloc[line]), str(indicators.iloc[line])) for line in lines[first]]
+        apart = {name for name in names if any(item.may_name(rule.code, *name) for item in waivers)}
+        for name in dict.fromkeys(names):
+            mine = [kind for kind, other in zip(there, names, strict=True) if other == name]
+            members = lines[np.isin(kinds[lines], mine)]
+            if name not in apart and len(members) >= LEAST_GROUP:
+                yield members
+
+
+def _as_one(
+    frame: pandas.DataFrame,
+    kinds: numpy.ndarray,
+    bounds: Sequence[Bounds],
+    rule: Rule,
+    lines: numpy.ndarray,
+    first: Verdict,
+) -> AlikeLines:
+    import numpy as np
+
+    there, at = np.unique(kinds[lines], return_index=True)
+    rows = frame.iloc[lines[at]].itertuples(index=False)
+    nodes = frame["node"].iloc[lines].unique()
+    return AlikeLines(
+        lines=lines,
+        messages={int(kind): message_of(rule, bounds[kind], row) for kind, row in zip(there, rows, strict=True)},
+        told=Alike(first=first if len(nodes) == 1 else replace(first, node=None), count=len(lines)),
+    )
+
+
+def _verdicts(
+    frame: pandas.DataFrame,
+    kinds: numpy.ndarray,
+    bounds: Sequence[Bounds],
+    cause: numpy.ndarray,
+    lines: numpy.ndarray,
+    readout: Readout,
+) -> dict[int, Verdict]:
+    """Give line → verdict; `cause` is the index into RULES of what the line breaks."""
+    import numpy as np
+
     if not len(lines):
         return {}
     reasons = _MissingReasons(readout)
@@ -156,7 +248,7 @@ def verdict_frame(
     frame: pandas.DataFrame,
     kinds: numpy.ndarray,
     bounds: Sequence[Bounds],
-    rows: Mapping[int, Verdict],
+    found: RowVerdicts,
     others: Iterable[Verdict],
     expected: int,
 ) -> pandas.DataFrame:
@@ -169,7 +261,7 @@ def verdict_frame(
 
     head, of_kind, extra = frame.iloc[:expected], kinds[:expected], list(others)
     columns: dict[str, Any] = {
-        name: _text_column(codes, texts, name, rows, extra)
+        name: _text_column(codes, texts, name, found, of_kind, extra)
         for name, (codes, texts) in _shared_texts(head, of_kind, bounds).items()
     }
     columns["place"] = [*places(head), *(item.place for item in extra)]
@@ -221,7 +313,12 @@ def _numbers(head: pandas.DataFrame) -> dict[str, numpy.ndarray]:
 
 
 def _text_column(
-    codes: numpy.ndarray, texts: Sequence[str | None], name: str, rows: Mapping[int, Verdict], extra: Sequence[Verdict]
+    codes: numpy.ndarray,
+    texts: Sequence[str | None],
+    name: str,
+    found: RowVerdicts,
+    of_kind: numpy.ndarray,
+    extra: Sequence[Verdict],
 ) -> Any:
     """Give a categorical: what PASS lines share, what each other verdict says instead, and the extra verdicts."""
     import numpy as np
@@ -233,10 +330,15 @@ def _text_column(
         return -1 if text is None else known.setdefault(str(text), len(known))
 
     renumbered = np.array([*map(code_of, texts), -1])
-    found = renumbered[codes]
+    column = renumbered[codes]
+    for alike in found.alike if name in ("kind", "code", "message") else ():  # the rest is as if it were a PASS
+        said = np.zeros(int(of_kind.max()) + 1, dtype=np.int64)
+        for kind, message in alike.messages.items():
+            said[kind] = code_of(message if name == "message" else getattr(alike.told.first, name))
+        column[alike.lines] = said[of_kind[alike.lines]]
     if name in ("kind", "code", "message", "expected", "reference"):
-        for line, item in rows.items():
-            found[line] = code_of(getattr(item, name))
+        for line, item in found.rows.items():
+            column[line] = code_of(getattr(item, name))
     tail = [code_of("launch" if name == "item" else getattr(item, name, None)) for item in extra]
-    whole = np.concatenate([found, np.array(tail, dtype=np.int64)])
+    whole = np.concatenate([column, np.array(tail, dtype=np.int64)])
     return pd.Categorical.from_codes(whole, categories=pd.Index(list(known)))

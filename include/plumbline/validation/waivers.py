@@ -62,6 +62,10 @@ class Waiver(Document):
             and all(key in params and params[key] == value for key, value in self.match.items())
         )
 
+    def may_name(self, code: Code, benchmark: str, indicator: str) -> bool:
+        """Say whether rows of an indicator with this code can be among those that the waiver is about."""
+        return benchmark == self.benchmark and self.indicator in (None, indicator) and self.code in (None, code)
+
     def describe(self) -> str:
         """Name the waiver for people."""
         what = "/".join(part for part in (self.benchmark, self.indicator) if part)
