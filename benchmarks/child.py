@@ -39,12 +39,19 @@ def answer(value: Any) -> None:
     print(json.dumps({"answer": value, "peak_mib": peak_mib()}))
 
 
-def in_child(module: str, arguments: Sequence[str], env: Mapping[str, str] | None = None) -> Cost:
-    """Run `python -m module arguments`, which must end with `answer`. Raises RuntimeError with its last words."""
+def in_child(
+    module: str, arguments: Sequence[str], env: Mapping[str, str] | None = None, owner_of: Path | None = None
+) -> Cost:
+    """Run `python -m module arguments`, which must end with `answer`, as the owner of `owner_of` where that is given.
+
+    Raises RuntimeError with its last words.
+    """
+    found = owner_of.stat() if owner_of is not None else None
+    who = ["setpriv", f"--reuid={found.st_uid}", f"--regid={found.st_gid}", "--clear-groups"] if found else []
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     start = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-m", module, *arguments], cwd=ROOT, env={**os.environ, **path(), **(env or {})},
+        [*who, sys.executable, "-m", module, *arguments], cwd=ROOT, env={**os.environ, **path(), **(env or {})},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     wall = time.monotonic() - start

@@ -7,12 +7,16 @@ import os
 import secrets
 import shutil
 import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import supervision
+from benchmarks.child import answer, in_child
 from benchmarks.ratios import interleave, mean_interval
 from benchmarks.section import BUILD, Options, Row, Section
 
@@ -20,11 +24,11 @@ if TYPE_CHECKING:
     from tests.kubernetes.site import Site
 
 METHOD = """\
-*A launch*, on a real cluster: `plumbline.execution.kubernetes.launch` of a batch whose command is `true`, until its
-record is there, against `kubectl run --restart=Never` of the same image and command and `kubectl wait` for its success;
-pairs in alternating order, removal outside the time of both. What is added is the difference, per pair, with Student's
-t interval. One node: the pod of the batch is the GPU pod itself. Gang: a launcher's pod, two workers with sshd, and
-Open MPI's mpirun between them.
+*A launch*, on a real cluster: `plumbline.execution.kubernetes.launch` of a batch whose command is `true`, in a process
+that is there already, until its record is there, against `kubectl run --restart=Never` of the same image and command
+and `kubectl wait` for its success; pairs in alternating order, removal outside the time of both. What is added is the
+difference, per pair, with Student's t interval. One node: the pod of the batch is the GPU pod itself. Gang: a
+launcher's pod, two workers with sshd, and Open MPI's mpirun between them.
 *The rest*, against the HTTP API of tests/kubernetes/fake. *Planning*: what a run does before it begins (inventory with
 all checks, plan, its JSON), of nodes with 60 labels, 50 images and 8 pods each. *Supervising*: one launcher's process,
 as it is, with all groups of a rung running at once; worker pods are scripted (SIMULATED: no processes), so that what
@@ -40,23 +44,38 @@ _WAIT = "--for=jsonpath={.status.phase}=Succeeded"
 
 
 def measure_launches(pairs: int) -> dict[str, dict[str, list[float]]] | str:
-    """Give seconds of launches and of bare pods, or what is missing to measure them."""
-    from tests.kubernetes.site import NEEDED, real_site
+    """Give seconds of launches and of bare pods, or what is missing to measure them.
+
+    Runs as the owner of the results, as whom the pods run too: sshd in a pod without privileges can't be root's.
+    """
+    from tests.kubernetes.site import NEEDED
 
     kubectl = os.environ.get("KUBECTL", "kubectl")
     missing = [name for name in NEEDED if name not in os.environ]
     if missing or shutil.which(kubectl) is None:
         return "needs " + ", ".join([*missing, *([] if shutil.which(kubectl) else ["kubectl (KUBECTL)"])])
+    results = Path(os.environ["KUBERNETES_TEST_RESULTS"])
+    owner = results if os.geteuid() == 0 else None
+    with tempfile.TemporaryDirectory() as home:
+        os.chown(home, results.stat().st_uid if owner else -1, -1)
+        env = {"HOME": home, "PYTHONDONTWRITEBYTECODE": "1"}
+        return dict(in_child("benchmarks.kubernetes", [kubectl, str(pairs)], env, owner).answer)
+
+
+def launches(kubectl: str, pairs: int) -> dict[str, dict[str, list[float]]]:
+    """Give seconds through Plumbline and bare, by pair, for a launch on one node and for a gang."""
+    from tests.kubernetes.site import real_site
+
+    found = {}
     with real_site() as site:
-        found = {}
         for name, nodes in (("one node", site.nodes[:1]), ("gang of 2 nodes", site.nodes[:2])):
             through, bare = interleave(pairs, partial(_through, site, nodes), partial(_bare, site, kubectl, nodes[0]))
             found[name] = {"through": through, "bare": bare}
-        return found
+    return found
 
 
 def _through(site: Site, nodes: Sequence[str]) -> float:
-    from tests.kubernetes.runs import outcomes
+    from tests.kubernetes.runs import records
 
     from plumbline.execution import kubernetes
 
@@ -65,8 +84,9 @@ def _through(site: Site, nodes: Sequence[str]) -> float:
     start = time.monotonic()
     kubernetes.launch(profile, specs, prepared.evidence, lambda text: None)
     took = time.monotonic() - start
-    if list(outcomes(prepared).values()) != ["exited"]:
-        raise RuntimeError(f"a launch did not end well: {outcomes(prepared)}")
+    [record] = records(prepared).values()
+    if record["exit_code"] != 0:
+        raise RuntimeError(f"a launch did not end well: {record}")
     site.nothing_is_left()
     return took
 
@@ -165,3 +185,7 @@ def measure(options: Options) -> Section:
     raw = {"launches": launches, "planning": planning, "pairs": pairs, "alone": alone}
     title = "Kubernetes: a launch, and one launcher of a large cluster"
     return Section(name="kubernetes", title=title, method=METHOD, rows=rows, raw=raw)
+
+
+if __name__ == "__main__":
+    answer(launches(sys.argv[1], int(sys.argv[2])))
