@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,34 +106,86 @@ class _Gatherer:
         return _decode(b"\n".join(self.lines))
 
 
-def sift(source: Source) -> Iterator[str | Mapping[str, Any] | Broken]:
-    """Give, in order: lines that may be fio's text (as printed), fio documents, and broken fio documents.
+Found = list[str] | Mapping[str, Any] | Broken
+"""Lines that may be fio's text (as printed), a fio document, or a broken one."""
+
+
+def sift(source: Source) -> Iterator[Found]:
+    """Give what may be fio's, in order. A last line without its end is given in any case, unless a document has it.
 
     Memory is bounded by the largest document.
     """
-    gatherers: dict[str, _Gatherer] = {}
-    only: _Gatherer | None = None
-    near = number = 0
+    sieve = _Sieve()
     for block in source.blocks():
+        yield from sieve.sift(block, ended=source.ends_whole)
+    yield from sieve.left()
+
+
+class _Sieve:
+    """What is known between one block of lines and the next."""
+
+    def __init__(self) -> None:
+        self._gatherers: dict[str, _Gatherer] = {}
+        self._only: _Gatherer | None = None
+        self._near = self._number = 0
+
+    def sift(self, block: bytes, *, ended: bool) -> Iterator[Found]:
+        """Go through lines; `ended` says that they have their ends."""
+        if ended and not self._gatherers and b"{" not in block and block.isascii() and b"\x1b" not in block:
+            if lines := self._of_text(block.decode("ascii").split("\n")):
+                yield lines
+            return
+        lines = []
+        near, first = self._near, self._number + 1
         # Text is searched several times faster than bytes.
-        for raw, text in zip(block.split(b"\n"), block.decode("latin-1").split("\n"), strict=True):
-            number += 1
-            if only is not None:
-                if only.skips(raw, text):
+        for number, (raw, text) in enumerate(
+            zip(block.split(b"\n"), block.decode("latin-1").split("\n"), strict=True), first
+        ):
+            if self._only is not None:
+                if self._only.skips(raw, text):
                     continue
-            elif not gatherers and "{" not in text:
+            elif not self._gatherers and "{" not in text:
                 near -= 1
                 if _may_be_text(text) if near > 0 else _may_begin_text(text):
                     near = _NEAR_LINES
-                    yield text if text.isascii() and "\x1b" not in text else _decode(raw)
+                    lines.append(text if text.isascii() and "\x1b" not in text else _decode(raw))
+                elif not ended:
+                    lines.append(_decode(raw))
                 continue
-            line = _decode(raw)
-            if number == 1:
-                line = line.removeprefix("\ufeff")
-            yield from _sift_line(line, number, gatherers)
-            only = _sole(gatherers)
-    for gatherer in gatherers.values():
-        yield from _given_up(gatherer)
+            lines = yield from self._look(_decode(raw), number, lines)
+        self._near, self._number = near, first + block.count(b"\n")
+        if lines:
+            yield lines
+
+    def _of_text(self, lines: Sequence[str]) -> list[str]:
+        """Give those that may be fio's of lines that hold no document."""
+        near, found = self._near, []
+        for text in lines:
+            near -= 1
+            if _may_be_text(text) if near > 0 else _may_begin_text(text):
+                near = _NEAR_LINES
+                found.append(text)
+        self._near, self._number = near, self._number + len(lines)
+        return found
+
+    def _look(self, line: str, number: int, lines: list[str]) -> Generator[Found, None, list[str]]:
+        """Look at a line that may be part of a document. Give the lines that are still to be given."""
+        for item in _sift_line(line.removeprefix("\ufeff") if number == 1 else line, number, self._gatherers):
+            if isinstance(item, str):
+                lines.append(item)
+                continue
+            if lines:
+                yield lines
+            lines = []
+            yield item
+        self._only = _sole(self._gatherers)
+        return lines
+
+    def left(self) -> Iterator[Found]:
+        """Give what was gathered of documents that never ended."""
+        for gatherer in self._gatherers.values():
+            for item in _given_up(gatherer):
+                yield [item] if isinstance(item, str) else item
 
 
 def _may_begin_text(text: str) -> bool:
@@ -151,8 +203,8 @@ def _may_be_text(text: str) -> bool:
     """Say whether a line near others of fio may be one: the rest of a report stands close to its first line."""
     if "=" in text:
         return (
-            "th=[" in text or "min=" in text or "IOPS=" in text or "bw=" in text or "(g" in text or "err" in text
-            or "maxt=" in text or "hostname=" in text or "%=" in text or "fio" in text
+            "th=[" in text or ("min=" in text and "lat (" in text) or "IOPS=" in text or "bw=" in text or "(g" in text
+            or "err" in text or "maxt=" in text or "hostname=" in text or "%=" in text or "fio" in text
         )  # fmt: skip
     return (
         "percentiles (" in text or "Run status group" in text or "fio" in text or "Starting " in text

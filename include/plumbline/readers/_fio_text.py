@@ -7,13 +7,14 @@ report is whole. `--status-interval` repeats the report: a later block of the sa
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 from plumbline.readers._fio_model import Job, Latency, Run, Transfer
 from plumbline.readers._fio_terse import TERSE, terse_job
+from plumbline.readers._row_shapes import ANY_DIGIT, MOST_SHAPES
 from plumbline.readers.framing import strip_prefix
 
 _HEADER = re.compile(
@@ -26,7 +27,7 @@ _DEFINITION = re.compile(
 )
 _HOST_ONLY = re.compile(r".*<(?P<host>[^<>\s]{1,255})>\s*")
 _RATE = re.compile(
-    r".*?(?:^|[\s>])(?P<way>read|write|trim|mixed)\s*: IOPS=(?P<iops>[\d.]+[kKMGTPE]?), "
+    r"(?:[ ]*+|.*?[\s>])(?P<way>read|write|trim|mixed)\s*: IOPS=(?P<iops>[\d.]+[kKMGTPE]?), "
     r"BW=\s*(?P<bw>[\d.]+)(?P<unit>[kKMGTPE]?i?(?:B|bit|b)?)(?:/s)? \([^()]*\)"
     r"\((?P<io>[\d.]+)(?P<iounit>[kKMGTPE]?i?B?)/(?P<run>\d{1,18})msec\)"
 )
@@ -36,12 +37,13 @@ _OLD_RATE = re.compile(
     r"runt=\s*(?P<run>\d{1,18})msec"
 )
 _LATENCY = re.compile(
-    r".*?\b(?P<kind>slat|clat|lat) \((?P<unit>nsec|usec|msec|sec)\)\s*: min=[^,]*, max=[^,]*, avg=\s*(?P<avg>[\d.]+),"
-    r" stdev=\s*[\d.]+\s*"
+    r"(?:[ ]*+|.*?\b)(slat|clat|lat) \((nsec|usec|msec|sec)\)\s*: min=[^,]*, max=[^,]*, avg=\s*"
+    r"(\d{1,30}(?:\.\d{1,30})?), stdev=\s*[\d.]+\s*"
 )
 _PERCENTILES = re.compile(r"\s*(?P<kind>\S.*?) percentiles \((?P<unit>nsec|usec|msec|sec)\):")
 _NUMBER = re.compile(r"\d{1,30}(?:\.\d{1,30})?")
 _CELL = re.compile(r"(\d{1,3}\.\d{1,9})th=\[\s*(\d{1,18})\]")
+_LONGEST_SHAPE = 400
 _GROUP = re.compile(r".*Run status group (\d{1,9}) \(all jobs\)")
 _GROUP_LINE = re.compile(r".*?(?:^|\s)(READ|WRITE|TRIM|MIXED): .*(?:run=\d+-\d+msec|maxt=\s*\d+msec)\s*")
 _STARTING = re.compile(r".*?\bStarting (?:(\d{1,9}) threads?)?(?: and )?(?:(\d{1,9}) process(?:es)?)?\s*$")
@@ -67,15 +69,25 @@ class _Kind:
 class _Block:
     """The block of one job as it is being read."""
 
-    job: Job
+    name: str
+    group: int
+    hostname: str | None
+    pid: int
+    members: int
+    error: int
+    error_text: str
     transfers: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Direction → the fields of its Transfer, but for the latencies."""
-    latency: dict[tuple[str, str], _Kind] = field(default_factory=dict)
+    latency: dict[str, dict[str, _Kind]] = field(default_factory=dict)
+    """Direction → kind → what was read of it."""
 
     def kind(self, way: str, kind: str) -> _Kind:
-        found = self.latency.get((way, kind))
+        kinds = self.latency.get(way)
+        if kinds is None:
+            kinds = self.latency[way] = {}
+        found = kinds.get(kind)
         if found is None:
-            found = self.latency[way, kind] = _Kind()
+            found = kinds[kind] = _Kind()
         return found
 
     def built(self, options: Mapping[str, str] | None) -> Job:
@@ -84,13 +96,15 @@ class _Block:
                 **fields,
                 latency={
                     kind: Latency(mean_us=read.mean_us, percentiles=read.percentiles)
-                    for (at, kind), read in self.latency.items()
-                    if at == way
+                    for kind, read in self.latency.get(way, {}).items()
                 },
             )
             for way, fields in self.transfers.items()
         )
-        return replace(self.job, transfers=transfers, options=options or {})
+        return Job(
+            name=self.name, group=self.group, hostname=self.hostname, pid=self.pid, members=self.members,
+            error=self.error, error_text=self.error_text, transfers=transfers, options=options or {},
+        )  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -117,7 +131,11 @@ class TextReports:
 
     def __init__(self) -> None:
         """Begin with no run."""
-        self._reports = [_Report()]
+        self._report = _Report()
+        self._runs: list[Run] = []
+        """Those of the reports before this one."""
+        self._connected = self._announced = 0
+        """What reports before this one told that show no job."""
         self._terse: list[Job] = []
         self._terse_cut = False
         self._terse_version: str | None = None
@@ -125,10 +143,24 @@ class TextReports:
         self._block: _Block | None = None
         self._way = ""
         self._kind: tuple[str, float] | None = None
+        self._cells: dict[str, list[tuple[slice, slice]]] = {}
+        """Shape of a line of percentiles → where each percentile and its latency stand in it."""
 
-    def feed(self, line: str, *, whole: bool = True) -> None:
-        """Take one line. `whole` is False for a last line without its end: only a full status line counts then."""
-        line = _without_frame(line)
+    def feed(self, lines: Sequence[str], *, whole: bool = True) -> None:
+        """Take lines. `whole` is False when the last is without its end: only a full status line counts then."""
+        for line in lines if whole else lines[:-1]:
+            if line[:2] != "  ":
+                self._feed_line(_without_frame(line), whole=True)
+            elif "th=[" in line and "msec" not in line:
+                self._add_percentiles(line)
+            elif "lat (" in line and "run=" not in line and "maxt=" not in line and "th=[" not in line:
+                self._add_latency(line)
+            else:
+                self._feed_line(line, whole=True)
+        if lines and not whole:
+            self._feed_line(_without_frame(lines[-1]), whole=False)
+
+    def _feed_line(self, line: str, *, whole: bool) -> None:
         if "=" in line:
             self._feed_values(line, whole=whole)
         elif not whole:
@@ -144,10 +176,6 @@ class TextReports:
             self._report.version = line.strip()
         elif line.endswith(">") or "> " in line:
             self._see_host(line)
-
-    @property
-    def _report(self) -> _Report:
-        return self._reports[-1]
 
     def _feed_values(self, line: str, *, whole: bool) -> None:
         if "msec" in line and ("run=" in line or "maxt=" in line) and (match := _GROUP_LINE.fullmatch(line)):
@@ -171,15 +199,20 @@ class TextReports:
 
     # -- what the run is
 
-    def _new_report(self) -> _Report:
-        self._reports.append(_Report())
+    def _new_report(self, *, begun: bool = True) -> _Report:
+        """Begin a report, or go on with one that has no block yet. No line changes a report once the next is begun."""
+        if not begun:
+            return self._report
+        self._runs += _runs_of(self._report)
+        self._connected, self._announced = self.connected(), self.announced()
+        self._report = _Report()
         self._block = self._kind = None
         return self._report
 
     def _define(self, line: str) -> None:
         if (match := _DEFINITION.match(line)) is None:
             return
-        report = self._new_report() if self._report.blocks else self._report
+        report = self._new_report(begun=bool(self._report.blocks))
         self._host = match["host"] or ""
         report.options[_job_name(match["name"]), int(match["group"])] = {
             "rw": match["rw"],
@@ -190,7 +223,7 @@ class TextReports:
 
     def _see_banner(self, line: str) -> None:
         if match := _BANNER.match(line):
-            report = self._new_report() if self._report.blocks else self._report
+            report = self._new_report(begun=bool(self._report.blocks))
             report.version = match["version"].strip()
             report.banners += 1
 
@@ -200,7 +233,7 @@ class TextReports:
 
     def _start(self, line: str, count: int) -> None:
         host = match["host"] if (match := re.match(r"\s*<(?P<host>[^<>]{1,255})>", line)) else ""
-        report = self._new_report() if self._report.blocks else self._report
+        report = self._new_report(begun=bool(self._report.blocks))
         report.hosts.setdefault(host, _Host()).started += count
 
     # -- the blocks
@@ -210,7 +243,8 @@ class TextReports:
             return
         if match["host"]:
             self._host = match["host"]
-        job = Job(
+        self._way, self._kind = "", None
+        self._block = block = _Block(
             name=_job_name(match["name"]),
             group=int(match["group"]),
             hostname=self._host or None,
@@ -219,18 +253,19 @@ class TextReports:
             error=int(match["error"]),
             error_text=(match["what"] or "").rpartition("error=")[2],
         )
-        self._way, self._kind, self._block = "", None, _Block(job)
         report = self._report
-        if job.name == "All clients" and job.pid == 0 and report.blocks:
-            report.all_clients = self._block
+        if block.name == "All clients" and block.pid == 0 and report.blocks:
+            report.all_clients = block
             return
-        key = (self._host, job.name, int(match["group"]), int(match["pid"]))
+        key = (self._host, block.name, block.group, block.pid)
         host = report.hosts.setdefault(self._host, _Host())
         if host.status and key in report.blocks:  # --status-interval: the same report again
             host.status, host.group = {}, None
         elif host.status:
-            self._reports.append(report := _Report(hosts={self._host: _Host()}))
-        report.blocks[key] = self._block
+            report = self._new_report()
+            report.hosts[self._host] = _Host()
+            self._block = block
+        report.blocks[key] = block
 
     def _add_rate(self, line: str) -> None:
         match = _RATE.match(line)
@@ -254,19 +289,24 @@ class TextReports:
         }
 
     def _add_latency(self, line: str) -> None:
-        match = _LATENCY.fullmatch(line) if "lat (" in line else None
-        average = _number(match["avg"]) if match else None
-        if match is not None and average is not None and self._block is not None:
-            self._block.kind(self._way, _KINDS[match["kind"]]).mean_us = average * _TO_US[match["unit"]]
+        if self._block is not None and "lat (" in line and (match := _LATENCY.fullmatch(line)):
+            kind, unit, average = match.groups()
+            self._block.kind(self._way, _KINDS[kind]).mean_us = float(average) * _TO_US[unit]
 
     def _add_percentiles(self, line: str) -> None:
         if self._kind is None or self._block is None:
             return
         kind, scale = self._kind
         percentiles = self._block.kind(self._way, kind).percentiles
-        for text, value in _CELL.findall(line):
-            if 0 < (percentile := _percentile(text)) <= 100:
-                percentiles[percentile] = int(value) * scale
+        shape = line.translate(ANY_DIGIT)
+        cells = self._cells.get(shape)
+        if cells is None:
+            cells = [(slice(*match.span(1)), slice(*match.span(2))) for match in _CELL.finditer(line)]
+            if len(self._cells) < MOST_SHAPES and len(shape) < _LONGEST_SHAPE:
+                self._cells[shape] = cells
+        for place, value in cells:
+            if (percentile := _percentile(line[place])) is not None:
+                percentiles[percentile] = int(line[value]) * scale
 
     # -- the status sections
 
@@ -295,7 +335,7 @@ class TextReports:
 
     def runs(self) -> list[Run]:
         """Give the runs seen, text first, then the terse lines as one run."""
-        found = [_run_of(report) for report in self._reports if report.blocks or report.all_clients]
+        found = [*self._runs, *_runs_of(self._report)]
         if self._terse or self._terse_cut:
             problems = ("a terse line is cut or of another layout",) if self._terse_cut else ()
             found.append(
@@ -305,20 +345,24 @@ class TextReports:
 
     def connected(self) -> int:
         """Give how many clients fio's server mode said it had, in reports that show no job."""
-        return max((report.banners for report in self._reports if not report.blocks), default=0)
+        return max(self._connected, 0 if self._report.blocks else self._report.banners)
 
     def announced(self) -> int:
         """Give how many processes were announced in reports that show no job."""
-        return sum(h.started for r in self._reports if not r.blocks for h in r.hosts.values())
+        hosts = {} if self._report.blocks else self._report.hosts
+        return self._announced + sum(host.started for host in hosts.values())
+
+
+def _runs_of(report: _Report) -> Iterator[Run]:
+    if report.blocks or report.all_clients:
+        yield _run_of(report)
 
 
 def _run_of(report: _Report) -> Run:
     return Run(
         container="text",
         version=report.version,
-        jobs=tuple(
-            block.built(report.options.get((block.job.name, block.job.group or 0))) for block in report.blocks.values()
-        ),
+        jobs=tuple(block.built(report.options.get((block.name, block.group))) for block in report.blocks.values()),
         all_clients=report.all_clients.built(None) if report.all_clients else None,
         problems=tuple(_missing(report)),
     )
@@ -335,7 +379,7 @@ def _missing(report: _Report) -> list[str]:
         elif not block.transfers.keys() <= seen and "mixed" not in seen:
             missing.append(f"the status of group {group}{place} stops before all directions of {name}")
     for name, machine in report.hosts.items():
-        shown = sum(block.job.members or 1 for (at, *_), block in report.blocks.items() if at == name)
+        shown = sum(block.members or 1 for (at, *_), block in report.blocks.items() if at == name)
         if machine.started > shown:
             place = f" on {name}" if name else ""
             missing.append(f"{machine.started} processes started{place}, {shown} reported")
@@ -345,7 +389,9 @@ def _missing(report: _Report) -> list[str]:
     return list(dict.fromkeys(missing))
 
 
-_percentile = lru_cache(maxsize=256)(float)  # reports ask for the same few
+@lru_cache(maxsize=256)  # reports ask for the same few
+def _percentile(text: str) -> float | None:
+    return percentile if 0 < (percentile := float(text)) <= 100 else None
 
 
 def _without_frame(line: str) -> str:
@@ -360,7 +406,8 @@ def _job_name(text: str) -> str:
     return text.rpartition("]")[2].strip() or text if "[eta " in text else text
 
 
-def _block_size(text: str, rw: str) -> dict[str, str]:
+@lru_cache(maxsize=64)
+def _block_size(text: str, rw: str) -> Mapping[str, str]:
     """Give {'bs': …} from '4K-4K/4K-4K/…' or '(R) 4096B-4096B, (W) …': the size of the direction that `rw` names."""
     ranges = re.findall(r"([\d.]+[KMGT]?i?B?)-([\d.]+[KMGT]?i?B?)", text)
     index = 2 if rw in ("trim", "randtrim") else 1 if rw in ("write", "randwrite") else 0
@@ -380,5 +427,11 @@ def _scaled(digits: str, unit: str, *, thousand: int) -> float | None:
     number = _number(digits)
     if number is None:
         return None
-    value = number * float(thousand ** _POWER.get(unit[:1].upper(), 0))
-    return value / 8 if unit.endswith(("bit", "b")) else value
+    factor, bits = _factor(unit, thousand)
+    return number * factor / 8 if bits else number * factor
+
+
+@lru_cache(maxsize=64)
+def _factor(unit: str, thousand: int) -> tuple[float, bool]:
+    """Give what a unit's prefix multiplies with, and whether it counts bits."""
+    return float(thousand ** _POWER.get(unit[:1].upper(), 0)), unit.endswith(("bit", "b"))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-_ANY_DIGIT = str.maketrans("123456789", "000000000")
-_MOST_SHAPES = 4096
+ANY_DIGIT = str.maketrans("123456789", "000000000")
+"""Translates a line to its shape: what is the same of all lines whose digits stand in the same places."""
+MOST_SHAPES = 4096
 _STARTS = frozenset(" \t\v\f\r0123456789")
 
 
@@ -25,17 +26,17 @@ class RowShapes:
         """Say whether a line is a row."""
         if line[:1] not in _STARTS:
             return False
-        shape = line.translate(_ANY_DIGIT)
+        shape = line.translate(ANY_DIGIT)
         if shape in self._known:
             return True
         is_row = len(line) < self._longest and self._fullmatch(line) is not None
-        if is_row and len(self._known) < _MOST_SHAPES:
+        if is_row and len(self._known) < MOST_SHAPES:
             self._known.add(shape)
         return is_row
 
     def cells(self, lines: Sequence[str]) -> list[str] | None:
         """Give the words of all lines, one behind the other, or None when a line is no row."""
         text = "\n".join(lines)
-        if self._known.issuperset(text.translate(_ANY_DIGIT).split("\n")) or all(map(self.has, lines)):
+        if self._known.issuperset(text.translate(ANY_DIGIT).split("\n")) or all(map(self.has, lines)):
             return text.split()
         return None

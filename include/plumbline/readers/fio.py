@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 from plumbline.errors import OutputError
 from plumbline.model import Params, Scalar
@@ -38,6 +39,7 @@ INDICATORS = {
     "total_bytes": ("B", "bytes that one job moved in one direction"),
     "runtime": ("ms", "time that one job ran in one direction"),
 }
+_UNITS = {name: unit for name, (unit, _) in INDICATORS.items()}
 FACTS = {
     "fio_version": "version string of fio, a list when runs differ",
     "container": "where the entries stood: jobs, client_stats, text or terse",
@@ -194,16 +196,16 @@ def _fingerprint(job: Job) -> tuple[object, ...]:
 def _gather(source: Source) -> _Output:
     output = _Output()
     text = TextReports()
-    held: str | None = None
+    held: list[str] = []
     for item in sift(source):
-        if held is not None:
-            text.feed(held)
-            held = None
-        if isinstance(item, str):
+        text.feed(held)
+        held = []
+        if isinstance(item, list):
             held = item
-            output.first_line = output.first_line or item
-            if "fio: " in item:
-                output.add_message(item)
+            output.first_line = output.first_line or item[0]
+            for line in item:
+                if "fio: " in line:
+                    output.add_message(line)
         elif isinstance(item, Broken):
             output.runs.append(salvage(item.text))
             output.documents += 1
@@ -211,8 +213,7 @@ def _gather(source: Source) -> _Output:
             output.add_document(run_of(item))
         else:
             output.empty_object = True
-    if held is not None:
-        text.feed(held, whole=source.ends_whole)
+    text.feed(held, whole=source.ends_whole)
     output.add_text(text)
     if not (output.runs or output.messages or output.fatal or output.empty_object or output.announced):
         raise OutputError("no fio output in it", source=source.name, excerpt=output.first_line)
@@ -297,13 +298,15 @@ def _transfer_readings(transfer: Transfer, params: dict[str, Scalar]) -> list[Re
         if kind != "submission" and latency.percentiles:
             names += [f"{kind}_latency"] * len(latency.percentiles)
             values += latency.percentiles.values()
-            places += [
-                {**params, "percentile": whole if (whole := int(percentile)) == percentile else percentile}
-                for percentile in latency.percentiles
-            ]
+            places += [{**params, "percentile": _as_printed(percentile)} for percentile in latency.percentiles]
     give("total_bytes", transfer.total_bytes)
     give("runtime", transfer.runtime_ms)
-    return readings_of(names, values, [INDICATORS[name][0] for name in names], places)
+    return readings_of(names, values, map(_UNITS.__getitem__, names), places)
+
+
+@lru_cache(maxsize=256)
+def _as_printed(percentile: float) -> float:
+    return whole if (whole := int(percentile)) == percentile else percentile
 
 
 def _error(job: Job) -> str:
