@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from plumbline.model import Code
@@ -68,11 +69,12 @@ def diagnose(pod: Mapping[str, Any], events: Sequence[KubeEvent]) -> Diagnosis:
     """Say the same as `explain`, from events that were read already; `pod` may be empty."""
     status, spec, metadata = _part(pod, "status"), _part(pod, "spec"), _part(pod, "metadata")
     containers = [*_list(status, "initContainerStatuses"), *_list(status, "containerStatuses")]
-    ordered = sorted(events, key=lambda event: (event.last, event.first))
+    ordered = sorted(events, key=attrgetter("last", "first"))
     phase = _text(status, "phase")
     finding = next(_findings(phase, status, containers, ordered), None)
     telling = _telling(ordered, finding)
     ended = _ended(containers)
+    types = [event.type for event in events]
     return Diagnosis(
         name=_text(metadata, "name"), namespace=_text(metadata, "namespace"), node=_text(spec, "nodeName"),
         phase=phase,
@@ -90,8 +92,7 @@ def diagnose(pod: Mapping[str, Any], events: Sequence[KubeEvent]) -> Diagnosis:
         event=telling.reason if telling else None,
         first_error=_first_error(events),
         attempts=_attempts(events) if finding and finding.category is Code.IMAGE_PULL else None,
-        normal=sum(event.type == "Normal" for event in events),
-        warnings=sum(event.warning for event in events),
+        normal=types.count("Normal"), warnings=types.count("Warning"),
     )  # fmt: skip
 
 
@@ -331,11 +332,11 @@ def _telling(events: Sequence[KubeEvent], finding: Finding | None) -> KubeEvent 
 
 def _first_error(events: Sequence[KubeEvent]) -> str | None:
     """Give the first thing that went wrong, by the word that Kubernetes has for it."""
-    warnings = sorted((event for event in events if event.warning), key=lambda event: event.first)
-    if not warnings:
+    earliest = min((event for event in events if event.type == "Warning"), key=attrgetter("first"), default=None)
+    if earliest is None:
         return None
-    finding = _of_event(warnings[0])
-    return finding.reason if finding is not None else warnings[0].reason
+    finding = _of_event(earliest)
+    return finding.reason if finding is not None else earliest.reason
 
 
 def _attempts(events: Sequence[KubeEvent]) -> int | None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 _AGE = re.compile(r"(?:(\d{1,6})y)?(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m(?!s))?(?:(\d{1,6})s)?")
@@ -18,7 +19,6 @@ _COLUMNS = (
     "REASON", "OBJECT", "SOURCE", "MESSAGE", "AGE", "FROM", "SUBOBJECTPATH",
 )  # fmt: skip
 _TYPES = ("Normal", "Warning")
-_BLANKS = (" ", "\t")
 _REASON = re.compile(r"[A-Za-z][\w.-]{0,80}")
 _NEVER = float("inf")
 
@@ -78,53 +78,59 @@ def seconds(age: str) -> float:
     return float(sum(int(part) * size for part, size in zip(match.groups(), _SECONDS, strict=True) if part))
 
 
-@dataclass(slots=True)
 class EventTable:
-    """The header of a table of events: column names and where they begin."""
+    """The header of a table of events: column names and where they begin, from left to right."""
 
-    names: list[str]
-    starts: list[int]
-    spans: list[tuple[int, int | None]] = field(init=False)
-    gaps: list[int] = field(init=False)
-    """Where a blank must stand before a column."""
-
-    def __post_init__(self) -> None:
-        """Find where each column ends."""
-        self.gaps = [start - 1 for start in self.starts if start]
-        self.spans = list(zip(self.starts, [*self.starts[1:], None], strict=True))
+    def __init__(self, names: Sequence[str], starts: Sequence[int]) -> None:
+        """Find where each column ends, and which of them tell what."""
+        self._columns = len(names)
+        gaps = [slice(start - 1, start) for start in starts if start]
+        self._gaps, self._blanks = itemgetter(*gaps), (" ",) * len(gaps)
+        """A blank must stand before a column."""
+        self._cells = itemgetter(*(slice(*span) for span in zip(starts, [*starts[1:], None], strict=True)))
+        self._type, self._reason, self._message = map(names.index, ("TYPE", "REASON", "MESSAGE"))
+        self._when = [names.index(name) for name in ("LAST SEEN", "AGE", "LASTSEEN") if name in names]
+        self._first = [names.index(name) for name in ("FIRST SEEN", "FIRSTSEEN") if name in names]
+        self._count = names.index("COUNT") if "COUNT" in names else None
+        self._object = names.index("OBJECT") if "OBJECT" in names else None
+        self._parts = [names.index(name) for name in ("KIND", "NAME") if name in names]
 
     def row(self, line: str) -> KubeEvent | None:
         """Read a row; None when the line is none."""
         cells = self._by_position(line.expandtabs(8) if "\t" in line else line) or self._by_gaps(line)
         if cells is None:
             return None
-        times = _times(cells.get("LAST SEEN") or cells.get("AGE") or cells.get("LASTSEEN") or "")
+        times = _times(next((cells[at] for at in self._when if cells[at]), ""))
         if times is None:
             return None
         last, count, first = times
-        if (cells.get("COUNT") or "").isdigit():
-            count = int(cells["COUNT"][:9])
-        first = first or cells.get("FIRST SEEN") or cells.get("FIRSTSEEN") or last
-        about = cells.get("OBJECT") or "/".join(filter(None, (cells.get("KIND"), cells.get("NAME"))))
-        message = cells["MESSAGE"].replace('\\"', '"')
-        return KubeEvent(cells["TYPE"], cells["REASON"], message, count, about, -seconds(first), -seconds(last))
+        if self._count is not None and cells[self._count].isdigit():
+            count = int(cells[self._count][:9])
+        if first is None:
+            told = next((cells[at] for at in self._first if cells[at]), None)
+            first = last if told is None else -seconds(told)
+        about = cells[self._object] if self._object is not None else ""
+        about = about or "/".join(cells[at] for at in self._parts if cells[at])
+        message = cells[self._message]
+        if "\\" in message:
+            message = message.replace('\\"', '"')
+        return tuple.__new__(
+            KubeEvent, (cells[self._type], cells[self._reason], message, count, about, first, last)
+        )  # at half the constructor's cost
 
-    def _by_position(self, line: str) -> dict[str, str] | None:
+    def _by_position(self, line: str) -> list[str] | None:
         """Cut at the header's columns, where every one begins after a space."""
-        for gap in self.gaps:
-            if line[gap : gap + 1] not in _BLANKS:
-                return None
-        return self._checked([line[start:end].strip() for start, end in self.spans])
+        if self._gaps(line) != self._blanks:
+            return None
+        return self._checked([*map(str.strip, self._cells(line))])
 
-    def _by_gaps(self, line: str) -> dict[str, str] | None:
+    def _by_gaps(self, line: str) -> list[str] | None:
         """Cut at gaps of two spaces or tabs, for tables whose alignment was lost."""
-        cells = re.split(r"\s{2,}|\t", line.strip(), maxsplit=len(self.names) - 1)
-        cells = [cell.strip() for cell in cells]
-        return self._checked(cells) if len(cells) == len(self.names) else None
+        cells = re.split(r"\s{2,}|\t", line.strip(), maxsplit=self._columns - 1)
+        return self._checked([*map(str.strip, cells)]) if len(cells) == self._columns else None
 
-    def _checked(self, cells: Sequence[str]) -> dict[str, str] | None:
-        row = dict(zip(self.names, cells, strict=True))
-        return row if row["TYPE"] in _TYPES and _is_reason(row["REASON"]) else None
+    def _checked(self, cells: list[str]) -> list[str] | None:
+        return cells if cells[self._type] in _TYPES and _is_reason(cells[self._reason]) else None
 
 
 @lru_cache(maxsize=1024)
@@ -133,10 +139,12 @@ def _is_reason(text: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _times(text: str) -> tuple[str, int, str | None] | None:
-    """Read the cell that says when: (age of the last, count, age of the first where it tells), None for another."""
+def _times(text: str) -> tuple[float, int, float | None] | None:
+    """Read the cell that says when: (last, count, first where it tells), times as events have them; None: no such."""
     match = _TIMES.fullmatch(text)
-    return (match["last"], int(match["count"] or 1), match["first"]) if match else None
+    if match is None:
+        return None
+    return -seconds(match["last"]), int(match["count"] or 1), -seconds(match["first"]) if match["first"] else None
 
 
 class About:
@@ -144,9 +152,9 @@ class About:
 
     def __init__(self, events: Sequence[KubeEvent], pods: int) -> None:
         """Sort the events of a file that holds so many pods."""
-        self._by_object: dict[str, list[KubeEvent]] = {}
+        self._by_object: defaultdict[str, list[KubeEvent]] = defaultdict(list)
         for event in events:
-            self._by_object.setdefault(event.object.lower(), []).append(event)
+            self._by_object[event.object.lower()].append(event)
         named = any(name.startswith("pod/") for name in self._by_object)
         self._else = list(events) if pods == 1 and not named else []
 

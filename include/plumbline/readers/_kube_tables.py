@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 _HEADER = re.compile(r"(?:NAMESPACE +)?NAME +READY +STATUS +RESTARTS +AGE\b")
@@ -19,12 +19,14 @@ _FAILED = ("Evicted", "NodeLost", "Preempting", "UnexpectedAdmissionError", "Nod
            "TopologyAffinityError", "Terminated")  # fmt: skip
 
 
-def pod_rows(text: str) -> Iterator[dict[str, Any]]:
+def pod_rows(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
     """Give a pod for each row below a header of kubectl get pods."""
     inside = named = False
-    for raw in text.splitlines():
+    for raw in lines:
+        if not inside and "READY" not in raw:
+            continue
         line = raw.rstrip()
-        if _HEADER.match(line):
+        if "READY" in raw and _HEADER.match(line):
             inside, named = True, line.startswith("NAMESPACE")
         elif inside and (match := _ROW.fullmatch(line)) and bool(match["namespace"]) == named:
             yield _pod(match)

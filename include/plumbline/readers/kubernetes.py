@@ -79,6 +79,7 @@ _NAMED = re.compile(r"^Name:[ \t]+\S", re.MULTILINE)
 _YAML = re.compile(r"^(?:- )?apiVersion: v1\s*$", re.MULTILINE)
 _YAML_LIMIT_BYTES = 2 << 20
 _SLOW_YAML_LIMIT_BYTES = 128 << 10
+_INDENTS = frozenset((" ", "\t", ""))
 _BAD = (Code.OK, None)
 _INTERRUPTED = (Code.EVICTED, Code.PREEMPTED, Code.NODE_LOST, Code.NODE_NOT_READY, Code.TIMEOUT, Code.STOPPED)
 
@@ -227,9 +228,9 @@ def _take_description(found: _Found, one: Described) -> None:
 
 def _take_tables(found: _Found, text: str) -> None:
     """Take the tables of kubectl events, kubectl get events and kubectl get pods, which are not indented."""
-    table = None
-    for line in text.splitlines():
-        if line[:1] in (" ", "\t", ""):
+    table, lines = None, text.splitlines()
+    for line in lines:
+        if line[:1] in _INDENTS:
             table = table if line.strip() else None
             continue
         if ("REASON" in line or "eason" in line) and (begun := event_header(line)) is not None:
@@ -238,7 +239,7 @@ def _take_tables(found: _Found, text: str) -> None:
         elif table is not None and (event := table.row(line)) is not None:
             found.events.append(event)
     if "READY" in text and _PODS.search(text):
-        found.pods += pod_rows(text)
+        found.pods += pod_rows(lines)
         found.tables += 1
         found.listed = True
 
@@ -303,8 +304,9 @@ def _facts(
         yield Fact("terminal", main.terminal)
     if events or found.nothing or found.tables or found.own_events:
         yield Fact("events", len(events))
-        yield Fact("normal", sum(event.type == "Normal" for event in events))
-        yield Fact("warnings", sum(event.warning for event in events))
+        types = Counter(event.type for event in events)
+        yield Fact("normal", types["Normal"])
+        yield Fact("warnings", types["Warning"])
     if events:
         yield Fact("event_reasons", dict(Counter(event.reason for event in events)))
     if len(diagnoses) > 1:
