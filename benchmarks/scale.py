@@ -32,8 +32,8 @@ kind: nightly
 gate: {blocks: [FAIL, INVALID, NOT_RUN, STALE], coverage_gaps_allowed: true}
 node_counts: ladder
 benchmarks:
-  - {benchmark: nccl_tests, params: {operations: "all_reduce,all_gather", min_bytes: 4M}}
-  - {benchmark: hpl_mxp, node_counts: [1]}
+  - {benchmark: nccl_tests, params: {operations: all_reduce}}
+  - {benchmark: hpl_mxp}
 """
 
 

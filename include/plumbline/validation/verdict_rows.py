@@ -74,7 +74,7 @@ def row_verdicts(
     told = _verdicts(frame, kinds, bounds, cause, np.concatenate([own_lines, firsts]), readout)
     return RowVerdicts(
         rows={int(line): told[line] for line in own_lines},
-        alike=[_as_one(frame, kinds, bounds, RULES[cause[lines[0]]], lines, told[lines[0]]) for lines in found],
+        alike=[_as_one(frame, kinds, bounds, RULES[cause[lines[0]]], lines, told[int(lines[0])]) for lines in found],
     )
 
 
@@ -191,7 +191,12 @@ class _MissingReasons:
         for item in readout.verdicts:
             if item.launch_id is not None and item.kind is not VerdictKind.PASS:
                 self._said.setdefault(item.launch_id, []).append(item)
-        self._launches = [launch.launch_id for launch in readout.launches]
+        self._of_rung: dict[str, list[Verdict]] = {}
+        self._of_benchmark: dict[str, list[Verdict]] = {}
+        for launch_id in (launch.launch_id for launch in readout.launches):
+            said = self._said.get(launch_id, [])
+            self._of_rung.setdefault(launch_id.partition("-g")[0], []).extend(said)
+            self._of_benchmark.setdefault(launch_id.partition("-n")[0], []).extend(said)
         self._known: dict[str, tuple[Code, str]] = {}
 
     def of(self, launch_id: str) -> tuple[Code, str]:
@@ -204,9 +209,7 @@ class _MissingReasons:
         source = launch_id.removeprefix("derived-")
         if source == launch_id or source in self._said:
             return _reason(self._said.get(source, []), "the output holds no such row")
-        rung = [item for one in self._launches if one.startswith(f"{source}-g") for item in self._said.get(one, [])]
-        benchmark = source.rpartition("-n")[0]
-        every = [i for one in self._launches if one.startswith(f"{benchmark}-n") for i in self._said.get(one, [])]
+        rung, every = self._of_rung.get(source), self._of_benchmark.get(source.rpartition("-n")[0], [])
         return _reason(rung or every, "what it is derived from was not measured")
 
 
