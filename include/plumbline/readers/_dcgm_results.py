@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -45,11 +45,15 @@ class Result:
 
 @dataclass(slots=True)
 class Diagnosis:
-    """One run of the diagnostic."""
+    """One run of the diagnostic. None of the document is kept: there may be thousands of runs in one output."""
 
     root: str
-    document: Mapping[str, Any]
-    body: Mapping[str, Any]
+    version: str | None = None
+    driver: str | None = None
+    listed: Mapping[str, list[str]] = field(default_factory=dict)
+    """The entities that the tool says it looked at: entity_groups of DCGM 4, serials of DCGM 3."""
+    runtime_error: str | None = None
+    """Why the diagnostic could not run."""
     results: list[Result] = field(default_factory=list)
     summaries: dict[str, Result] = field(default_factory=dict)
     order: list[str] = field(default_factory=list)
@@ -64,27 +68,6 @@ class Diagnosis:
         """Every result, and every summary."""
         return [*self.results, *self.summaries.values()]
 
-    @property
-    def listed(self) -> dict[str, list[str]]:
-        """The entities that the tool says it looked at: entity_groups of DCGM 4, serials of DCGM 3."""
-        found = {
-            str(group.get("entity_group", group.get("entity_group_id"))): [
-                str(entity.get("entity_id")) for entity in dicts(group.get("entities"))
-            ]
-            for group in dicts(self.document.get("entity_groups"))
-        }
-        serials = self.body.get("GPU Device Serials")
-        return found or ({"GPU": sorted(serials)} if isinstance(serials, dict) else {})
-
-    @property
-    def runtime_error(self) -> str | None:
-        """Why the diagnostic could not run, or None."""
-        for place in (self.body, self.document):
-            error = place.get("runtime_error") or place.get("Warning")
-            if isinstance(error, str) and error:
-                return error.strip()
-        return None
-
     def of(self, test: str) -> list[Result]:
         """Give the results of one test."""
         return [result for result in self.results if result.test == test]
@@ -92,15 +75,18 @@ class Diagnosis:
 
 def is_body(part: Mapping[str, Any]) -> bool:
     """Say whether an object is one run's document."""
-    old, new = ROOTS
-    return isinstance(part.get(old), (dict, str)) or isinstance(part.get(new), (dict, str))
+    return any(root in part and isinstance(part[root], (dict, str)) for root in ROOTS)
 
 
 def diagnosis_of(document: Mapping[str, Any]) -> Diagnosis:
     """Read one run's document."""
     root = next(name for name in ROOTS if isinstance(document.get(name), (dict, str)))
     body = document[root] if isinstance(document[root], dict) else document
-    diagnosis = Diagnosis(root, document, body)
+    places = [place for place in (document.get("metadata"), body, document) if isinstance(place, dict)]
+    diagnosis = Diagnosis(
+        root, version=_told(places, "version"), driver=_told(places, "Driver Version Detected"),
+        listed=_listed(document, body), runtime_error=_runtime_error(document, body),
+    )  # fmt: skip
     for category in dicts(body.get("test_categories")):
         for test in dicts(category.get("tests")):
             name = str(test.get("name", "unnamed"))
@@ -111,6 +97,31 @@ def diagnosis_of(document: Mapping[str, Any]) -> Diagnosis:
             if isinstance(test.get("test_summary"), dict):
                 diagnosis.summaries[name] = _result(name, where, test["test_summary"])
     return diagnosis
+
+
+def _told(places: Sequence[Mapping[str, Any]], key: str) -> str | None:
+    """Give the first text that stands at a key, none that a template was to fill."""
+    values = (place.get(key) for place in places)
+    return next((v for v in values if isinstance(v, str) and v and not v.startswith("<<<")), None)
+
+
+def _listed(document: Mapping[str, Any], body: Mapping[str, Any]) -> Mapping[str, list[str]]:
+    found = {
+        str(group.get("entity_group", group.get("entity_group_id"))): [
+            str(entity.get("entity_id")) for entity in dicts(group.get("entities"))
+        ]
+        for group in dicts(document.get("entity_groups"))
+    }
+    serials = body.get("GPU Device Serials")
+    return found or ({"GPU": sorted(serials)} if isinstance(serials, dict) else {})
+
+
+def _runtime_error(document: Mapping[str, Any], body: Mapping[str, Any]) -> str | None:
+    for place in (body, document):
+        error = place.get("runtime_error") or place.get("Warning")
+        if isinstance(error, str) and error:
+            return error.strip()
+    return None
 
 
 def dicts(value: Any) -> list[dict[str, Any]]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from plumbline.errors import OutputError
 from plumbline.model import Params, Scalar
 from plumbline.readers._dcgm_results import ROOTS, Diagnosis, Result, diagnosis_of, is_body
 from plumbline.readers._expectations import expected_count, expected_words
-from plumbline.readers._json_documents import find_documents, walk
+from plumbline.readers._json_documents import inner_objects, read_documents
 from plumbline.readers._quantities import is_blank
 from plumbline.readers.reading import Completeness, Fact, Item, Reading, Status
 from plumbline.readers.source import Source
@@ -58,13 +59,18 @@ _NUMBER = r"(\d{1,20}(?:\.\d{1,9})?)"
 _GPU = r"(?:\bGPU (\d{1,4})[, ]\s*)?"
 _LINK = re.compile(rf"{_GPU}\b(GPU to Host|Host to GPU|bidirectional) (bandwidth|latency):\s*{_NUMBER}\s?(GB/s|us)\b")
 _NUMBERS = (
-    ("memory_allocated", re.compile(rf"{_GPU}\bAllocated {_NUMBER} bytes \(")),
-    ("compute_rate", re.compile(rf"{_GPU}\bcalculated at approximately {_NUMBER} gigaflops\b")),
-    ("stress_level", re.compile(rf"{_GPU}\brelative stress level\s{{1,4}}{_NUMBER}(?![\d.])")),
-    ("power_average", re.compile(rf"{_GPU}\bpower average:\s{{1,4}}{_NUMBER} ?W\b")),
-    ("power_average", re.compile(rf"{_GPU}(?:max power: [\d.]{{1,20}} W )?average power usage: {_NUMBER} ?W\b")),
-    ("power_max", re.compile(rf"{_GPU}\bmax power: {_NUMBER} ?W\b")),
+    ("memory_allocated", "Allocated ", re.compile(rf"{_GPU}\bAllocated {_NUMBER} bytes \(")),
+    ("compute_rate", "gigaflops", re.compile(rf"{_GPU}\bcalculated at approximately {_NUMBER} gigaflops\b")),
+    ("stress_level", "relative stress level", re.compile(rf"{_GPU}\brelative stress level\s{{1,4}}{_NUMBER}(?![\d.])")),
+    ("power_average", "power average", re.compile(rf"{_GPU}\bpower average:\s{{1,4}}{_NUMBER} ?W\b")),
+    (
+        "power_average",
+        "average power usage",
+        re.compile(rf"{_GPU}(?:max power: [\d.]{{1,20}} W )?average power usage: {_NUMBER} ?W\b"),
+    ),
+    ("power_max", "max power", re.compile(rf"{_GPU}\bmax power: {_NUMBER} ?W\b")),
 )
+"""(indicator, words that stand in the sentence, the sentence)"""
 _NOT_JSON = re.compile(r"^\|? ?-{5}  Deployment|^\| Diagnostic +\| Result", re.MULTILINE)
 _REFUSED = re.compile(
     r"^.{0,60}?(Err(?:or)?: "
@@ -85,10 +91,10 @@ def sniff(head: str) -> float:
 def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
     """Give the numbers of the tests' info texts. Params: test, gpu, direction, and run with several iterations."""
     text = source.text()
-    found = find_documents(text, "Diagnostic")
-    bodies = [part for document in found.objects for part in walk(document) if is_body(part)]
+    found = read_documents(text, "Diagnostic", _document)
+    diagnoses = [diagnosis for document in found.objects for diagnosis in document.diagnoses]
     refused = None if '"test_categories"' in text or '"runtime_error"' in text else _REFUSED.search(text)
-    if not bodies or refused:
+    if not diagnoses or refused:
         if refused:
             yield Fact("runtime_error", refused[1].strip())
             yield Completeness(NAME, Status.NOT_STARTED, {}, {"tests": 0}, refused[1].strip())
@@ -97,7 +103,6 @@ def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
         if _NOT_JSON.search(text):
             why = "a table, not JSON: run dcgmi diag with -j"
         raise OutputError(why, source=source.name, excerpt=text.strip()[:80])
-    diagnoses = [diagnosis_of(body) for body in bodies]
     several = len(diagnoses) > 1
     for number, diagnosis in enumerate(diagnoses):
         for result in diagnosis.results:
@@ -106,15 +111,34 @@ def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
     yield _completeness(diagnoses, found.objects, expect, cut=found.cut)
 
 
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """What is kept of one JSON document."""
+
+    diagnoses: Sequence[Diagnosis]
+    has_iterations: bool
+    failure: str | None
+    """What its overall result says, where that is Fail."""
+
+
+def _document(document: Mapping[str, Any]) -> _Document:
+    failed = str(document.get("Overall Result", "")).lower() == "fail"
+    return _Document(
+        [diagnosis_of(part) for part in inner_objects(document) if is_body(part)],
+        "iterations" in document,
+        f"the overall result is Fail: {document.get('warning', 'no reason given')}" if failed else None,
+    )
+
+
 def _readings(result: Result, run: Params) -> Iterator[Reading]:
     for text in result.info:
-        for match in _LINK.finditer(text):
+        for match in _LINK.finditer(text) if " bandwidth:" in text or " latency:" in text else ():
             gpu, way, kind, number, unit = match.groups()
             if (unit == "GB/s") == (kind == "bandwidth"):
                 extra: Params = {"direction": _DIRECTIONS[way.lower()]}
                 yield from _reading(f"pcie_{kind}", number, _gpu(gpu, result), result, {**run, **extra})
-        for indicator, pattern in _NUMBERS:
-            for match in pattern.finditer(text):
+        for indicator, words, pattern in _NUMBERS:
+            for match in pattern.finditer(text) if words in text else ():
                 yield from _reading(indicator, match[2], _gpu(match[1], result), result, run)
 
 
@@ -144,15 +168,12 @@ def _overall(statuses: Sequence[str]) -> str:
     return "skip" if any(kind.startswith("skip") for kind in kinds) else "not_run"
 
 
-def _facts(diagnoses: Sequence[Diagnosis], documents: Sequence[Mapping[str, Any]]) -> Iterator[Fact]:
+def _facts(diagnoses: Sequence[Diagnosis], documents: Sequence[_Document]) -> Iterator[Fact]:
     diagnosis = max(diagnoses, key=lambda one: _rank(_overall(one.statuses)))
     yield Fact("root", diagnosis.root)
-    for fact, names in (("version", ("version",)), ("driver", ("Driver Version Detected",))):
-        for place in (diagnosis.document.get("metadata"), diagnosis.body, diagnosis.document):
-            value = place.get(names[0]) if isinstance(place, dict) else None
-            if isinstance(value, str) and value and not value.startswith("<<<"):
-                yield Fact(fact, value)
-                break
+    for name, told in (("version", diagnosis.version), ("driver", diagnosis.driver)):
+        if told is not None:
+            yield Fact(name, told)
     yield Fact("overall", _overall([status for one in diagnoses for status in one.statuses]))
     everything = [result for one in diagnoses for result in one.everything]
     yield Fact("has_skip", any(result.has("skip") for result in everything))
@@ -168,7 +189,7 @@ def _facts(diagnoses: Sequence[Diagnosis], documents: Sequence[Mapping[str, Any]
         yield Fact("runtime_error", errors[0])
     if against := {result.test: text for result in everything if (text := result.contradiction)}:
         yield Fact("contradictions", against)
-    if len(diagnoses) > 1 or any("iterations" in document for document in documents):
+    if len(diagnoses) > 1 or any(document.has_iterations for document in documents):
         yield Fact("iterations", len(diagnoses))
 
 
@@ -191,7 +212,7 @@ def _plain(result: Result) -> dict[str, Any]:
 
 def _completeness(
     diagnoses: Sequence[Diagnosis],
-    documents: Sequence[Mapping[str, Any]],
+    documents: Sequence[_Document],
     expect: Mapping[str, Scalar],
     *,
     cut: bool,
@@ -215,7 +236,7 @@ def _completeness(
     return Completeness(NAME, status, expected, found, reason)
 
 
-def _failures(diagnoses: Sequence[Diagnosis], documents: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _failures(diagnoses: Sequence[Diagnosis], documents: Sequence[_Document]) -> Iterator[str]:
     """Name what the tool itself calls a failure."""
     for diagnosis in diagnoses:
         if diagnosis.runtime_error is not None:
@@ -227,8 +248,8 @@ def _failures(diagnoses: Sequence[Diagnosis], documents: Sequence[Mapping[str, A
                 said = f": {result.warnings[0][:200]}" if result.warnings else ""
                 yield f"test {result.test} failed{on}{said}"
     for document in documents:
-        if str(document.get("Overall Result", "")).lower() == "fail":
-            yield f"the overall result is Fail: {document.get('warning', 'no reason given')}"
+        if document.failure is not None:
+            yield document.failure
 
 
 def _problems(diagnoses: Sequence[Diagnosis], expect: Mapping[str, Scalar]) -> Iterator[str]:
