@@ -196,8 +196,10 @@ class TextScan:
         elif begins in ("Erro", "ERRO") and (match := _ERROR.fullmatch(text)):
             self._leave()
             self._error(match[1])
-        elif text[-1:] == ")" and text.endswith((" bandwidth (GB/s)", " (ns)")) and (
-            match := _DESCRIPTION.fullmatch(text)
+        elif (
+            text[-1:] == ")"
+            and text.endswith((" bandwidth (GB/s)", " (ns)"))
+            and (match := _DESCRIPTION.fullmatch(text))
         ):
             self._leave()
             self._unit = match[1] or match[2]
