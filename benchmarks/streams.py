@@ -347,9 +347,9 @@ CASES: dict[tuple[str, str], Case] = {
     ("hpl_mxp", "noise"): Case(pieces=lambda _: _amid(training, _recorded(_NVIDIA_MXP))),
     ("perftest", "table"): Case(pieces=lambda _: _perftest()),
     ("perftest", "noise"): Case(pieces=lambda _: _amid(training, _perftest_text(0, 23))),
-    ("p2p_bandwidth", "table"): Case(pieces=lambda _: _copies(_p2p()), keeps=_HELD),
+    ("p2p_bandwidth", "table"): Case(pieces=lambda _: _copies(_p2p())),
     ("p2p_bandwidth", "noise"): Case(pieces=lambda _: _amid(training, _p2p())),
-    ("nvbandwidth", "table"): Case(pieces=lambda _: _copies(_nvbandwidth()), keeps=_HELD),
+    ("nvbandwidth", "table"): Case(pieces=lambda _: _copies(_nvbandwidth())),
     ("nvbandwidth", "noise"): Case(pieces=lambda _: _amid(training, _nvbandwidth())),
     ("dcgmi_diag", "table"): Case(
         pieces=lambda _: _copies(_recorded("dcgmi_diag/dcgm4_level2.json")), keeps=_DOCUMENT, most=_LONGEST_DOCUMENT
