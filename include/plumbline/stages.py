@@ -202,17 +202,19 @@ def _results_of(run: RunDirectory) -> Path:
 
 
 def judge(run_dir: Path) -> dict[str, Any]:
-    """Read, derive and validate; write derived/ and give verdict.json's content. Raises OutputError when unsealed."""
+    """Read, derive and validate; write derived/ and give verdict.json's content. Raises OutputError when unsealed.
+
+    The evidence is sealed, so what an earlier judge wrote of it stays true of its judge, and stays until this one has
+    finished. One that ends with an error takes it away: an open gate never outlasts a judge that says it can't judge.
+    """
     from plumbline.validation.judging import judge_run  # noqa: PLC0415 - imports great_expectations
 
     run = RunDirectory.open(run_dir)
     if not run.sealed:
         raise OutputError("the run is unfinished: it has no manifest", source=run.run_id)
-    for path in run.derived.glob("*"):
-        if path.is_file() and path.name != "mlflow.json":
-            path.unlink()
-    verdict = judge_run(run)
-    run.write_provenance(code_version())
+    with run.derived_anew("mlflow.json") as anew:
+        verdict = judge_run(anew)
+        anew.write_provenance(code_version())
     return verdict
 
 

@@ -1,4 +1,6 @@
 import json
+import os
+import signal
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,6 +11,7 @@ from tests.run_builder import build_run
 
 from plumbline.errors import ConfigError, OutputError, ValidationError
 from plumbline.model import RunRecord
+from plumbline.tracking import run_directory
 from plumbline.tracking.run_directory import RunDirectory, find_runs, link_latest, new_run_id, run_time
 
 
@@ -263,3 +266,65 @@ def test_latest_is_a_relative_link_that_moves(tmp_path: Path):
     link = tmp_path / "latest"
     assert link.resolve() == second.path and not link.readlink().is_absolute()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["latest", "local"]
+
+
+# -- judging anew ----------------------------------------------------------------------------------------------------
+
+
+def judge_anew(run: RunDirectory, word: str = "new") -> None:
+    with run.derived_anew("mlflow.json") as anew:
+        anew.write_derived_json("verdict.json", {"word": word})
+        anew.write_provenance({"version": "9"})
+
+
+def word_of(run: RunDirectory) -> str:
+    return str(run.read_derived("verdict.json").get("word", "old"))
+
+
+def hidden(run: RunDirectory) -> list[str]:
+    return [path.name for path in run.path.iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.parametrize("exchange", [2, 1 << 30])  # the second is no flag that the kernel knows, as on NFS
+def test_new_results_take_the_old_ones_place_at_once_and_keep_what_is_named(
+    run: RunDirectory, exchange: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(run_directory, "_RENAME_EXCHANGE", exchange)
+    run.write_derived_json("mlflow.json", {"run_id": "m1"})
+    run.write_provenance({"version": "8"})
+    with run.derived_anew("mlflow.json") as anew:
+        anew.write_derived_json("verdict.json", {"word": "new"})
+        assert word_of(run) == "old" and problems(run) == []
+        anew.write_provenance({"version": "9"})
+    assert word_of(run) == "new" and problems(run) == [] and hidden(run) == []
+    assert sorted(path.name for path in run.derived.iterdir()) == ["mlflow.json", "provenance.json", "verdict.json"]
+
+
+def test_a_judge_that_fails_takes_the_old_word_away(run: RunDirectory):
+    run.write_derived_json("mlflow.json", {"run_id": "m1"})
+    with pytest.raises(OutputError), run.derived_anew("mlflow.json") as anew:
+        anew.write_derived_json("verdict.json", {"word": "new"})
+        raise OutputError("damaged", source="plan.json")
+    assert [path.name for path in run.derived.iterdir()] == ["mlflow.json"] and hidden(run) == []
+    judge_anew(run)
+    assert word_of(run) == "new" and problems(run) == []
+
+
+def test_a_judge_that_is_stopped_by_its_person_leaves_the_old_results(run: RunDirectory):
+    with pytest.raises(KeyboardInterrupt), run.derived_anew() as anew:
+        anew.write_derived_json("verdict.json", {"word": "new"})
+        raise KeyboardInterrupt
+    assert word_of(run) == "old" and problems(run) == [] and hidden(run) == []
+
+
+@pytest.mark.parametrize(("function", "word"), [("_sync", "old"), ("swap", "old"), ("rmtree", "new")])
+def test_a_judge_that_is_killed_leaves_the_old_results_or_the_new_ones(run: RunDirectory, function: str, word: str):
+    child = os.fork()
+    if child == 0:
+        setattr(run_directory, function, lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
+        judge_anew(run)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    assert word_of(run) == word and problems(run) == [] and len(hidden(run)) == 1
+    judge_anew(run, "newest")
+    assert word_of(run) == "newest" and problems(run) == [] and hidden(run) == []

@@ -8,13 +8,17 @@ results/<cluster>/<suite>/<run_id>/
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import json
 import os
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from shutil import copyfile, rmtree
 from typing import Any
 
 from plumbline.clusters.profile import ClusterProfile
@@ -28,6 +32,9 @@ from plumbline.suites.suite import Suite
 RUN_ID = re.compile(r"^\d{8}T\d{6}Z-[0-9a-f]{6}$")
 MANIFEST = "manifest.json"
 PROVENANCE = "provenance.json"
+_ASIDE = ".derived.{}.tmp"
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+"""Source: linux/fcntl.h and linux/fs.h."""
 
 
 def new_run_id(now: datetime | None = None) -> str:
@@ -45,9 +52,10 @@ def run_time(run_id: str) -> datetime:
 class RunDirectory:
     """One run on disk. Knows names and seals; knows nothing of what the numbers mean."""
 
-    def __init__(self, path: Path) -> None:
-        """Wrap a path; nothing is read or created yet."""
+    def __init__(self, path: Path, derived: Path | None = None) -> None:
+        """Wrap a path; nothing is read or created yet. `derived` is a folder that stands in for derived/."""
         self.path = path.resolve()
+        self._derived = derived or self.path / "derived"
         self._sealed_at: tuple[tuple[int, int], datetime] | None = None
 
     @property
@@ -63,7 +71,7 @@ class RunDirectory:
     @property
     def derived(self) -> Path:
         """What was computed from the evidence."""
-        return self.path / "derived"
+        return self._derived
 
     @classmethod
     def create(cls, results: Path, cluster: str, suite: str, run_id: str) -> RunDirectory:
@@ -175,6 +183,38 @@ class RunDirectory:
         """Read a JSON file of derived/. Raises OutputError."""
         return _read_json(self.derived / name)
 
+    @contextmanager
+    def derived_anew(self, *kept: str) -> Iterator[RunDirectory]:
+        """Give the run with an empty derived/ beside the old one, which it replaces when the block ends well.
+
+        Until then everybody reads the old results, complete and sealed; a process that is killed leaves either them or
+        the new ones, and a hidden folder that nobody reads and the next call sweeps away. An error in the block takes
+        the old results away, and so does not leave their word standing as the outcome. `kept` names files that are
+        taken over.
+        """
+        for debris in self.path.glob(_ASIDE.format("*")):
+            rmtree(debris, ignore_errors=True)
+        aside = self.path / _ASIDE.format(secrets.token_hex(4))
+        aside.mkdir()
+        try:
+            for name in kept:
+                if (self.derived / name).is_file():
+                    copyfile(self.derived / name, aside / name)
+            yield RunDirectory(self.path, aside)
+            _sync(aside)
+            swap(aside, self.derived)
+        except Exception:
+            self._forget_derived(kept)
+            raise
+        finally:
+            rmtree(aside, ignore_errors=True)
+
+    def _forget_derived(self, kept: Collection[str]) -> None:
+        """Remove what was derived, the word of the gate first: without it nothing else is read as a result."""
+        for path in sorted(self.derived.glob("*"), key=lambda path: path.name != "verdict.json"):
+            if path.is_file() and path.name not in kept:
+                path.unlink()
+
     def write_provenance(self, code: Mapping[str, Any]) -> None:
         """Bind derived/ to the evidence that it came from: manifest digest, code version, digest of each file."""
         files = {p.name: file_sha256(p) for p in _files(self.derived) if p.name != PROVENANCE}
@@ -274,6 +314,37 @@ def _files(folder: Path) -> Iterator[Path]:
         unfinished = path.name.startswith(".") and path.name.endswith(".tmp")
         if path.is_file() and path != folder / MANIFEST and not unfinished:
             yield path
+
+
+def _sync(folder: Path) -> None:
+    """Have the files of a folder on disk before its name says that they are."""
+    for path in (*_files(folder), folder):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def swap(new: Path, old: Path) -> None:
+    """Give folder `new` the name `old` and, where there is an old one, that the other's. Raises OSError.
+
+    Linux does this in one step on local file systems (renameat2). Elsewhere, as on NFS, it takes two, and a process
+    that is killed just between them leaves no folder of the name: a run without results, never with wrong ones.
+    """
+    if not old.is_dir():
+        new.rename(old)
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    if hasattr(libc, "renameat2"):
+        if libc.renameat2(_AT_FDCWD, os.fsencode(new), _AT_FDCWD, os.fsencode(old), _RENAME_EXCHANGE) == 0:
+            return
+        if (code := ctypes.get_errno()) not in (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM):
+            raise OSError(code, os.strerror(code), str(new))
+    elsewhere = new.with_name(f"{new.name}.tmp")
+    old.rename(elsewhere)
+    new.rename(old)
+    elsewhere.rename(new)
 
 
 def _pretty(data: Any) -> str:

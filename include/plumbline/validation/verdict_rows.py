@@ -73,7 +73,7 @@ def row_verdicts(
     firsts = np.array([lines[0] for lines in found], dtype=np.int64)
     told = _verdicts(frame, kinds, bounds, cause, np.concatenate([own_lines, firsts]), readout)
     return RowVerdicts(
-        rows={int(line): told[line] for line in own_lines},
+        rows={line: told[line] for line in map(int, own_lines)},
         alike=[_as_one(frame, kinds, bounds, RULES[cause[lines[0]]], lines, told[int(lines[0])]) for lines in found],
     )
 
