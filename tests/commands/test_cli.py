@@ -282,11 +282,15 @@ def test_the_plan_names_launches_and_what_is_not_measured(capsys: pytest.Capture
     assert {node for spec in plan["launches"] for node in spec["nodes"]} == {f"n{i:04d}" for i in range(1, 9)}
 
 
-def test_verify_says_nothing_of_a_sound_run_and_names_a_changed_file(
+def test_verify_counts_the_files_of_a_sound_run_and_names_a_changed_file(
     results: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = build_run(results)
-    assert run(capsys, "verify", str(made.path)) == (ExitCode.OK, "", "")
+    files = [path for path in made.path.rglob("*") if path.is_file()]
+    sealed = [path for path in files if path.name not in ("manifest.json", "provenance.json")]
+    evidence = sum(path.is_relative_to(made.evidence) for path in sealed)
+    said = f"{made.run_id}: as sealed: {evidence} files of evidence/, {len(sealed) - evidence} of derived/\n"
+    assert run(capsys, "verify", str(made.path)) == (ExitCode.OK, "", said)
     victim = next((made.evidence / "raw").rglob("stdout"))
     victim.write_text(victim.read_text().replace("1", "2", 1))
     code, out, _ = run(capsys, "verify", str(made.path))

@@ -54,7 +54,8 @@ def add_commands(commands: Commands[argparse.ArgumentParser]) -> None:
     verify = commands.add_parser(
         "verify",
         help="check a run's evidence against its seal",
-        description="Print one JSON line a problem (missing, changed, extra, unsealed, stale_derived); exit 1 if any.",
+        description="Print one JSON line a problem (missing, changed, extra, unsealed, stale_derived); exit 1 if any. "
+        "Without any, say on stderr how many files are as they were sealed.",
     )
     verify.add_argument("run_dir", metavar="RUN_DIR", help="a run directory, a run id, or latest")
     verify.set_defaults(run=_verify)
@@ -266,7 +267,12 @@ def _verify(chosen: argparse.Namespace) -> int:
         problems.append({"problem": "changed", "path": f"evidence/{MANIFEST}"})
     for problem in problems:
         print(json.dumps(problem))
-    return ExitCode.CLOSED if problems else ExitCode.OK
+    if problems:
+        return ExitCode.CLOSED
+    evidence, derived = run.sealed_counts()
+    judged = f"{derived} of derived/" if derived else "derived/ is empty: it is not judged yet"
+    print(f"{run.run_id}: as sealed: {evidence} files of evidence/, {judged}", file=sys.stderr)
+    return ExitCode.OK
 
 
 def _status(chosen: argparse.Namespace) -> int:

@@ -269,6 +269,12 @@ class RunDirectory:
             yield from self._evidence_problems()
         yield from self._derived_problems()
 
+    def sealed_counts(self) -> tuple[int, int]:
+        """Give how many files of evidence/ and of derived/ have a seal, the seals themselves left out."""
+        evidence = _read_json(self.evidence / MANIFEST)["files"]
+        judged = (self.derived / PROVENANCE).is_file()
+        return len(evidence), len(_read_json(self.derived / PROVENANCE)["files"]) if judged else 0
+
     def _evidence_problems(self) -> Iterator[dict[str, str]]:
         try:
             listed = _read_json(self.evidence / MANIFEST)["files"]
