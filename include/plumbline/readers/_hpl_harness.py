@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from plumbline.model import Scalar
@@ -100,34 +100,34 @@ class Harness:
         """Whether a test's row was seen last, so that a residual check belongs to it."""
         return self._test is not None
 
-    def feed(self, line: Line) -> Iterator[Event]:
-        """Take one line."""
+    def feed(self, line: Line) -> Iterable[Event]:
+        """Take one line. What is given must be gone through before the next is taken."""
         text = line.text
         wrapped, self._wrapped = self._wrapped, False
         if "Ax-b" in text or wrapped:
             if check := residual(text, wrapped=wrapped):
-                yield from self._check(check)
-                return
+                return self._check(check)
             self._wrapped = text.rstrip().endswith("=")
+        events: Iterable[Event] = ()
         if "T/V" in text and line.whole and (names := layout(text)):
             self.columns = names
-            yield from self.close()
+            events = self.close()
         elif is_row(text):
-            yield from self.close()
+            events = list(self.close())
             found = row(line, self.columns)
             mixed = self._mixed or (found is not None and found.mixed)
             self._test = Test(row=found, damaged=found is None, mixed=mixed)
         elif " tests " in text or "Finished" in text:
-            yield from self._count(text)
+            events = self._count(text)
         elif "HPL" in text and (title := banner(text)):
-            yield from self.close()
+            events = [*self.close(), title]
             self._mixed = title.mixed or (self._mixed and title.harness)
             self.columns = None
-            yield title
         elif "HPLMXP_" in text and self._test is not None:
             self._test.mixed = True
-        else:
-            yield from self._console(text)
+        elif "Final Score" in text or "Residual Check" in text:
+            events = self._console(text)
+        return events
 
     def close(self) -> Iterator[Event]:
         """Give the test that is open, at the end of the output or where another begins."""

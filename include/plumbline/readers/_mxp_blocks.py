@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -168,21 +168,22 @@ class Blocks:
         """How many results the output itself tells of; 0 where it doesn't."""
         return self.tests.total * max(self.loops.total, 1)
 
-    def feed(self, line: Line) -> Iterator[Solve]:
-        """Take one line."""
+    def feed(self, line: Line) -> Iterable[Solve]:
+        """Take one line. What is given must be gone through before the next is taken."""
         text = line.text
         if "****" in text:
-            yield from self._starred(text)
-        elif "Ax-b" in text:
-            yield from self._check(text)
-        elif "AVG =" in text:
+            return self._starred(text)
+        if "Ax-b" in text:
+            return self._check(text)
+        if "AVG =" in text:
             self._spread(text)
         elif "GFlop/s" in text:
-            yield from self._of_fugaku(line)
+            return self._of_fugaku(line)
         elif "SLOPPY-TYPE" in text:
             self._size(line)
         elif not ("GFLOPS" in text and self._rate(line)):
             self._other(line)
+        return ()
 
     def close(self) -> Iterator[Solve]:
         """Give what is open at the end of the output."""

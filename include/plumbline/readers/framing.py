@@ -62,7 +62,7 @@ def peel(line: str, *, hosts: bool = False) -> tuple[str, str]:
             if match[name] is not None:
                 origin = f"{origin} {match[name]}" if origin else match[name]
         line = line[match.end() :]
-    if hosts and line and line[0].isalnum() and (match := _HOST.match(line)):
+    if hosts and line[:1].isalnum() and ":" in line and (match := _HOST.match(line)):
         origin = f"{origin} {match['host']}" if origin else match["host"]
         line = line[match.end() :]
     return origin, line
@@ -76,7 +76,9 @@ def _begins_bare(line: str) -> bool:
 
 def strip_prefix(line: str, *, hosts: bool = False) -> str:
     """Give the line as the tool printed it, without what launchers and collectors put before it."""
-    return line if not hosts and _begins_bare(line) else peel(line, hosts=hosts)[1]
+    if _begins_bare(line) and not (hosts and ":" in line):
+        return line
+    return peel(line, hosts=hosts)[1]
 
 
 def join_parts(lines: Iterable[str]) -> Iterator[str]:
