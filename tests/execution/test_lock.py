@@ -50,14 +50,22 @@ def test_an_expired_lease_is_void(tmp_path: Path) -> None:
     lock.acquire(tmp_path, "run-2", "x", HOUR)
 
 
-def test_a_lease_of_a_dead_process_is_void_and_of_a_living_one_is_not(tmp_path: Path) -> None:
+def acquire_and_die(folder: Path, run_id: str) -> None:
+    """Take the lease in a process that ends without giving it back."""
     code = (
         "import os, sys; from datetime import timedelta; from pathlib import Path; "
         "from plumbline.execution import lock;"
-        "lock.acquire(Path(sys.argv[1]), 'run-1', 'x', timedelta(hours=1), os.getpid())"
+        "lock.acquire(Path(sys.argv[1]), sys.argv[2], 'x', timedelta(hours=1), os.getpid())"
     )
-    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
-    lock.acquire(tmp_path, "run-2", "x", HOUR, os.getpid())
+    subprocess.run([sys.executable, "-c", code, str(folder), run_id], check=True)
+
+
+def test_a_lease_of_a_dead_process_is_void_and_of_a_living_one_is_not(tmp_path: Path) -> None:
+    acquire_and_die(tmp_path, "run-1")
+    assert lock.left_behind(tmp_path) == "run-1"
+    assert lock.acquire(tmp_path, "run-2", "x", HOUR, os.getpid()) == "run-1"
+    assert lock.left_behind(tmp_path) is None
+    assert lock.acquire(tmp_path, "run-2", "x", HOUR, os.getpid()) is None
     with pytest.raises(ClusterBusyError):
         lock.acquire(tmp_path, "run-3", "x", HOUR)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,12 +11,15 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.execution.test_lock import acquire_and_die
 from tests.kubernetes.fake import FakeCluster
 from tests.kubernetes.profiles import GOOD
-from tests.kubernetes.runs import launches, prepare, start, wait_for
+from tests.kubernetes.runs import api_of, launches, prepare, start, wait_for
 
 from plumbline import cli
-from plumbline.kubernetes import reaper
+from plumbline.clusters.profile import load_profile
+from plumbline.execution import lock
+from plumbline.kubernetes import lease, reaper
 from plumbline_airflow.reaping import remove_left_over
 
 
@@ -35,6 +39,7 @@ def _profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         run = prepare(tmp_path / "results", launches([["n1"], ["n2"]], "sleep 60"))
         start(cluster, run)
         wait_for(lambda: len(cluster.workers()) == 2)
+        monkeypatch.setenv("PLUMBLINE_RESULTS", str(tmp_path / "results"))
         yield cluster, str(path)
 
 
@@ -71,3 +76,26 @@ def test_the_command_does_the_same(profile: Any, capsys: pytest.CaptureFixture[s
     assert cli.main(["reap", path]) == 0
     assert capsys.readouterr().out == "lab: nothing was left over\n"
     assert cli.main(["reap", "local"]) == 2
+
+
+def test_a_run_whose_process_was_killed_loses_the_cluster(
+    profile: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster, path = profile
+    chosen, run_id = load_profile(path), cluster.workers()[0]["metadata"]["labels"]["plumbline/run"]
+    acquire_and_die(tmp_path / "results" / "lab", run_id)
+    lease.acquire(api_of(cluster), chosen, run_id, "cli nightly", timedelta(hours=1))
+    assert cli.main(["reap", path]) == 0
+    assert f"run {run_id}: its process is gone" in capsys.readouterr().out
+    wait_for(lambda: not cluster.store.all("pods"))
+    assert lease.current(api_of(cluster), chosen) is None
+
+
+def test_a_run_that_lives_keeps_the_cluster(profile: Any, tmp_path: Path) -> None:
+    cluster, path = profile
+    chosen, run_id = load_profile(path), cluster.workers()[0]["metadata"]["labels"]["plumbline/run"]
+    lock.acquire(tmp_path / "results" / "lab", run_id, "cli nightly", timedelta(hours=1), os.getpid())
+    lease.acquire(api_of(cluster), chosen, run_id, "cli nightly", timedelta(hours=1))
+    assert cli.main(["reap", path]) == 0
+    assert len(cluster.workers()) == 2
+    assert lease.current(api_of(cluster), chosen) is not None

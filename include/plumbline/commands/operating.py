@@ -8,10 +8,12 @@ from datetime import UTC, datetime
 
 from plumbline.clusters.profile import load_profile
 from plumbline.errors import ExitCode
+from plumbline.execution import lock
+from plumbline.kubernetes import lease
 from plumbline.kubernetes.access import connect
 from plumbline.kubernetes.doctor import Check, State, quick_checks
 from plumbline.kubernetes.probing import probe_checks
-from plumbline.kubernetes.reaper import reap
+from plumbline.kubernetes.reaper import reap, reap_run
 from plumbline.model import to_plain
 from plumbline.stages import results_directory
 
@@ -35,8 +37,8 @@ def add_commands(commands: Commands[argparse.ArgumentParser]) -> None:
     reaper = commands.add_parser(
         "reap",
         help="remove what finished runs left on a Kubernetes cluster",
-        description="Remove pods and Jobs of runs that don't hold the cluster's Lease, and say which. Exit 5 when "
-        "something could not be removed.",
+        description="Remove pods and Jobs of runs that don't hold the cluster's Lease, and say which. A run whose "
+        "process was killed on this machine loses its Lease. Exit 5 when something could not be removed.",
         epilog="example: plumbline reap hgx-h100",
     )
     reaper.add_argument("cluster", help="cluster profile: a name or a YAML file")
@@ -71,9 +73,16 @@ def _print_check(check: Check, *, as_json: bool) -> bool:
 
 def _reap(chosen: argparse.Namespace) -> int:
     profile = load_profile(chosen.cluster)
-    removed = reap(connect(profile), profile)
+    api = connect(profile)
+    gone = lock.left_behind(results_directory(profile) / profile.name)
+    removed = reap_run(api, profile, gone) if gone else []
+    if gone:
+        lease.release(api, profile, gone)
+    removed += reap(api, profile)
     for one in removed:
         print(json.dumps(to_plain(one)) if chosen.json else one.sentence())
+    if gone and not chosen.json:
+        print(f"run {gone}: its process is gone; it doesn't hold the cluster any more")
     if not removed and not chosen.json:
         print(f"{profile.name}: nothing was left over")
     return ExitCode.INFRASTRUCTURE if any(one.error for one in removed) else ExitCode.OK

@@ -20,14 +20,18 @@ from plumbline.errors import ClusterBusyError
 from plumbline.execution.run_one import write_atomically
 
 
-def acquire(folder: Path, run_id: str, holder: str, lease: timedelta, pid: int | None = None) -> None:
-    """Take the lease, or renew one that this run holds. Raises ClusterBusyError naming holder and end."""
+def acquire(folder: Path, run_id: str, holder: str, lease: timedelta, pid: int | None = None) -> str | None:
+    """Take the lease, or renew one that this run holds; give the run that left one behind, if any.
+
+    Raises ClusterBusyError naming holder and end.
+    """
     now = datetime.now(UTC)
     with _guarded(folder):
         held = _read(folder)
         if held and held["run_id"] != run_id and not _void(held, now):
             raise _busy(folder, held)
-        since = held["since"] if held and held["run_id"] == run_id else _text(now)
+        own = held is not None and held["run_id"] == run_id
+        since = held["since"] if held and own else _text(now)
         write_atomically(
             folder / "lock.json",
             json.dumps(
@@ -43,6 +47,19 @@ def acquire(folder: Path, run_id: str, holder: str, lease: timedelta, pid: int |
                 indent=1,
             ),
         )
+
+    return held["run_id"] if held and not own else None
+
+
+def left_behind(folder: Path) -> str | None:
+    """Give the run whose process is gone from this machine although its lease still runs, or None."""
+    if not folder.is_dir():
+        return None
+    with _guarded(folder):
+        held = _read(folder)
+    now = datetime.now(UTC)
+    expired = held is not None and _void({**held, "pid": None}, now)
+    return held["run_id"] if held and not expired and _void(held, now) else None
 
 
 def release(folder: Path, run_id: str) -> None:
