@@ -176,6 +176,17 @@ def test_text_units_are_the_printed_ones() -> None:
     assert output.value("total_bytes", job="writer") == 357 << 20
 
 
+def test_a_whole_last_line_counts_although_a_torn_one_follows_it() -> None:
+    text = recorded("two_groups.txt")
+    ends = text.index(b"99.99th=[")
+    torn = text[: text.index(b"\n", ends) + len(b"\n   bw (  Ki")]
+    params = {"job": "reader", "direction": "read", "percentile": 99.99}
+    assert Output(torn).value("completion_latency", **params) == 453.0
+    assert Output(torn).end.status is Status.INCOMPLETE
+    unended = [row for row in Output(text[: text.index(b"]", ends) + 1]).rows() if "99.99" in str(row)]
+    assert not unended  # its own end is missing: more may have followed
+
+
 def test_signal_and_short_runtime() -> None:
     for name in ("sigterm.json", "sigterm.txt"):
         output = Output(recorded(name))
