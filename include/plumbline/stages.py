@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +132,7 @@ def limits_in_force(profile: ClusterProfile, suite: Suite, results: Path, run_id
 def _environment(trigger: str, settings: Mapping[str, Any], tags: Mapping[str, str]) -> dict[str, Any]:
     return {
         "plumbline": __version__,
-        "code": code_version(),
+        "code": dict(code_version()),
         "trigger": trigger,
         "settings": dict(settings),
         "tags": dict(tags),
@@ -140,8 +141,12 @@ def _environment(trigger: str, settings: Mapping[str, Any], tags: Mapping[str, s
     }
 
 
-def code_version() -> dict[str, Any]:
-    """Name the code: package version, and a digest of the installed sources (what ran, whatever git says)."""
+@cache
+def code_version() -> Mapping[str, Any]:
+    """Name the code: package version, and a digest of the installed sources (what ran, whatever git says).
+
+    Read once a process: sources that change under a running one aren't what it runs.
+    """
     import hashlib  # noqa: PLC0415
 
     digest = hashlib.sha256()

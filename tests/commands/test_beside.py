@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 
 from plumbline.commands import beside as module
 from plumbline.commands.beside import Beside
 from plumbline.errors import OutputError, StageLostError, ValidationError
+from plumbline.tracking import mlflow_tracking
 
 
 @pytest.fixture(autouse=True)
 def _no_early_imports(monkeypatch: pytest.MonkeyPatch) -> None:
     """They take seconds in each test, and nothing here needs them."""
-    monkeypatch.setattr(module, "_SLOW_IMPORTS", ())
+    monkeypatch.setattr(module, "_DRAWING", ())
+    monkeypatch.setattr(module, "_TRACKING", ())
 
 
 def refuse(name: str) -> None:
@@ -53,3 +57,40 @@ def test_all_violations_survive() -> None:
 def test_a_killed_process_is_told_and_can_be_repeated() -> None:
     with Beside() as beside, pytest.raises(StageLostError, match="plumbline die RUN_DIR"):
         beside.call(die)
+
+
+def test_what_fails_while_getting_ready_fails_no_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_DRAWING", (violate,))
+    with Beside() as beside:
+        assert beside.call(os.getpid) != os.getpid()
+
+
+def test_no_store_is_opened_for_a_run_that_is_not_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_TRACKING", (module._open_store,))
+    monkeypatch.setattr(mlflow_tracking, "open_store", (tmp_path / "opened").touch)
+    with Beside(tracking=False) as beside:
+        beside.call(os.getpid)
+    assert not (tmp_path / "opened").exists()
+    with Beside() as beside:
+        beside.call(os.getpid)
+    assert (tmp_path / "opened").exists()
+
+
+def test_only_a_store_in_a_file_is_opened_ahead_of_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(mlflow_tracking, "_client", lambda uri: nullcontext(Store(asked, uri)))
+    mlflow_tracking.open_store("http://127.0.0.1:9")
+    assert asked == []
+    mlflow_tracking.open_store(f"sqlite:///{tmp_path}/mlflow.db")
+    assert asked == [f"sqlite:///{tmp_path}/mlflow.db"]
+
+
+class Store:
+    """Notes that it was asked."""
+
+    def __init__(self, asked: list[str], uri: str) -> None:
+        self.asked, self.uri = asked, uri
+
+    def search_experiments(self, max_results: int) -> list[object]:
+        self.asked.append(self.uri)
+        return []

@@ -6,6 +6,7 @@ import importlib
 import multiprocessing
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
+from io import BytesIO
 from types import TracebackType
 from typing import ParamSpec, TypeVar
 
@@ -16,17 +17,20 @@ T = TypeVar("T")
 
 
 class Beside:
-    """Runs calls one after the other in a process of their own, forked before anything heavy is imported.
+    """Runs calls one after the other in a process of their own, which first gets ready for them.
 
     Importing matplotlib and MLflow's store takes seconds, and so does importing great-expectations: side by side, a
     person who waits for `plumbline run` waits for one of them. Never while something is measured.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, tracking: bool = True) -> None:
+        """Start nothing yet. Without `tracking` there is nothing to get ready for it."""
+        self._early = (*_DRAWING, *_TRACKING) if tracking else _DRAWING
         self._pool = ProcessPoolExecutor(max_workers=1, mp_context=multiprocessing.get_context("fork"))
 
     def __enter__(self) -> Beside:
-        self._pool.submit(_import_early)
+        for early in self._early:
+            self._pool.submit(early)
         return self
 
     def __exit__(
@@ -50,10 +54,36 @@ class Beside:
             raise StageLostError(f"the process of {name} was killed; `plumbline {name} RUN_DIR` repeats it") from None
 
 
-_SLOW_IMPORTS = ("matplotlib.figure", "matplotlib.backends.backend_svg", "mlflow.store.tracking.sqlalchemy_store")
+# What fails below fails again, and is told, in the call that needs it.
 
 
-def _import_early() -> None:
-    """Import what takes report and track longest: plotting, and MLflow with the client of its SQLite store."""
-    for name in _SLOW_IMPORTS:
+def _import_drawing() -> None:
+    for name in ("matplotlib.figure", "matplotlib.backends.backend_svg", "pyarrow.dataset", "plumbline.reports.report"):
         importlib.import_module(name)
+
+
+def _import_tracking() -> None:
+    importlib.import_module("mlflow.store.tracking.sqlalchemy_store")
+
+
+def _draw() -> None:
+    """Have fonts found and templates compiled."""
+    from matplotlib.figure import Figure
+
+    from plumbline.reports.report import templates  # noqa: PLC0415
+
+    figure = Figure(layout="constrained")
+    figure.add_subplot()
+    figure.savefig(BytesIO(), format="svg")
+    templates().get_template("report.html.j2")
+
+
+def _open_store() -> None:
+    from plumbline.tracking.mlflow_tracking import open_store  # noqa: PLC0415
+
+    open_store()
+
+
+_DRAWING: tuple[Callable[[], None], ...] = (_import_drawing, _draw)
+_TRACKING: tuple[Callable[[], None], ...] = (_import_tracking, _open_store)
+"""What takes report and track longest, in the order in which it is needed."""

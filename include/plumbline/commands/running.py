@@ -101,7 +101,7 @@ def _run(chosen: argparse.Namespace) -> int:
     failure = _launch_all(run, progress)
     if not run.sealed:
         stages.seal(run.path)
-    with Beside() as beside:
+    with Beside(tracking=not chosen.no_track) as beside:
         progress("judging")
         verdict = stages.judge(run.path)
         beside.call(stages.report, run.path)

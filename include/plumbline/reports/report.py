@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,7 @@ def render(page: Page) -> str:
     return templates().get_template("report.html.j2").render(page=page)
 
 
+@cache
 def templates() -> Environment:
     """Give the templates, with the filters, marks and style that all pages share."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415

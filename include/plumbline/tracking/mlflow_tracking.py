@@ -23,7 +23,9 @@ from plumbline.tracking.judged_run import LAUNCHES, MEASUREMENTS, MLFLOW, VERDIC
 from plumbline.tracking.mlflow_payload import Payload, RunPayload, experiment_name, run_payload
 from plumbline.tracking.run_directory import RunDirectory, find_runs
 
-__all__ = ["begin", "default_tracking_uri", "experiment_name", "rebuild", "record_decisions", "run_url", "track"]
+__all__ = [
+    "begin", "default_tracking_uri", "experiment_name", "open_store", "rebuild", "record_decisions", "run_url", "track",
+]  # fmt: skip
 
 ARTIFACTS = ("report.html", VERDICT, "findings.json", "gx.json", LAUNCHES, MEASUREMENTS, VERDICTS)
 CONTENT, COMPLETE = "plumbline.content_sha256", "plumbline.complete"
@@ -77,6 +79,17 @@ def track(run: RunDirectory, tracking_uri: str | None = None) -> str:
         _set_tags(client, parent_id, {**payload.parent.tags, **_decision_tags(run), COMPLETE: "true"})
         _end(client, parent_id, payload)
     return parent_id
+
+
+def open_store(tracking_uri: str | None = None) -> None:
+    """Open a SQLite store ahead of time: engine and schema take longer than logging a small run. Raises TrackingError.
+
+    A server is left alone: one that is down would keep waiting whoever prepares for it.
+    """
+    uri = tracking_uri or default_tracking_uri()
+    if uri.startswith("sqlite:///"):
+        with _client(uri) as client:
+            client.search_experiments(max_results=1)
 
 
 def record_decisions(run: RunDirectory, tracking_uri: str | None = None) -> None:
