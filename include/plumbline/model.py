@@ -311,8 +311,13 @@ def canonical_params(params: Params) -> str:
     return canonical_json({key: plain(value) for key, value in params.items() if value is not None})
 
 
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+
+
 def to_plain(value: Any) -> Any:
     """Give a dataclass as JSON-ready data: mappings, lists, strings, numbers, None."""
+    if type(value) in _PLAIN:  # most of what a plan of a thousand nodes holds
+        return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, Mapping):

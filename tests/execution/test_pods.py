@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -217,4 +218,16 @@ def test_a_launchers_memory_grows_with_the_gangs_that_it_runs_at_once() -> None:
         launcher = pods.batch_pod(plain(), "b", specs, EVIDENCE)
         return launcher["spec"]["containers"][0]["resources"]["limits"]["memory"]
 
-    assert [memory(2, 1), memory(1, 2), memory(512, 2)] == ["1024Mi", "1029Mi", "3584Mi"]
+    assert [memory(2, 1), memory(1, 2), memory(512, 2)] == ["512Mi", "515Mi", "2048Mi"]
+
+
+def test_the_sshd_of_root_gets_what_it_insists_on_and_nobody_else_does() -> None:
+    def added(user: int, nodes: Sequence[str]) -> list[str]:
+        chosen = plain({"kubernetes": {"run_as_user": user}})
+        job = pods.worker_job(chosen, "b", spec(nodes), 1, EVIDENCE, ("launcher", "uid"), "key")
+        context = job["spec"]["template"]["spec"]["containers"][0]["securityContext"]
+        assert context["allowPrivilegeEscalation"] is False
+        return context["capabilities"].get("add", [])
+
+    assert added(0, ["n1", "n2"]) == ["SETGID", "SETUID", "SYS_CHROOT"]
+    assert added(0, ["n1"]) == added(1000, ["n1", "n2"]) == []

@@ -23,10 +23,9 @@ from plumbline.model import KIND_OF_CODE, Code, LaunchSpec, Outcome, VerdictKind
 Progress = Callable[[str], None]
 Pod = Mapping[str, Any]
 
-POLL_S = 2.0
+POLL_S = 1.0
 _RECORDS_S = 90.0
 """A pod that ended well left records; a shared file system may show them to this side that much later."""
-_LOOK_S = 10.0
 _NAMES = 20
 _CLOCK_SKEW = timedelta(minutes=2)
 
@@ -93,7 +92,7 @@ class BatchPod:
 
         An API that doesn't answer is waited for; the pod runs on meanwhile. Raises LaunchError when that lasts.
         """
-        name, since, silent, looked = pod["metadata"]["name"], "", None, time.monotonic()
+        name, since, silent = pod["metadata"]["name"], "", None
         stuck: dict[str, float] = {}
         while True:
             try:
@@ -118,10 +117,8 @@ class BatchPod:
             since = self._pass_log_on(name, since)
             if diagnosis.ended(pod) or self._will_not_go_on(pod, stuck):
                 return pod
-            if time.monotonic() - looked > _LOOK_S:
-                looked = time.monotonic()
-                if not files.without_answer(self.evidence, self.specs) and self.single:
-                    return pod  # everything is measured, whatever its kubelet says or doesn't
+            if files.all_answered(self.evidence, self.specs):
+                return pod  # everything is measured, whatever its kubelet says or doesn't
             time.sleep(POLL_S)
 
     def _silence(self, why: str) -> float:

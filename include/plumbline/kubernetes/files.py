@@ -81,6 +81,15 @@ def answered(evidence: Path, launch_id: str) -> bool:
     return any(record.get("outcome") in ANSWERS for record in records_of(evidence, launch_id).values())
 
 
+def all_answered(evidence: Path, specs: Sequence[LaunchSpec]) -> bool:
+    """Say whether every launch has an answer; cheap while some have no record at all."""
+    try:
+        begun = {path.name.rpartition(".a")[0] for path in (evidence / "records").iterdir()}
+    except OSError:
+        return False
+    return all(spec.launch_id in begun for spec in specs) and not without_answer(evidence, specs)
+
+
 def next_attempt(evidence: Path, launch_id: str) -> int:
     """Give the first attempt number that nobody has claimed."""
     taken = [path.name.rpartition(".a")[2] for path in (evidence / "raw").glob(f"{launch_id}.a*")]
@@ -194,7 +203,7 @@ def without_answer(evidence: Path, specs: Sequence[LaunchSpec]) -> list[LaunchSp
 
 
 __all__ = [
-    "ANSWERS", "BEAT_S", "AttemptTakenError", "Heart", "answered", "beat", "beat_s", "claim", "fault_record",
-    "next_attempt", "pods_folder", "read_batch", "read_inventory", "read_profile", "read_spec", "record_fault",
-    "records_of", "without_answer", "write_spec",
+    "ANSWERS", "BEAT_S", "AttemptTakenError", "Heart", "all_answered", "answered", "beat", "beat_s", "claim",
+    "fault_record", "next_attempt", "pods_folder", "read_batch", "read_inventory", "read_profile", "read_spec",
+    "record_fault", "records_of", "without_answer", "write_spec",
 ]  # fmt: skip
