@@ -239,17 +239,20 @@ def track(run_dir: Path, tracking_uri: str | None = None) -> str:
 
     Raises TrackingError (try again), OutputError for derived files that are not what the judge wrote.
     """
+    from plumbline.tracking.judged_run import JudgedRun  # noqa: PLC0415
+    from plumbline.tracking.mlflow_payload import run_payload  # noqa: PLC0415
     from plumbline.tracking.mlflow_tracking import begin  # noqa: PLC0415
     from plumbline.tracking.mlflow_tracking import track as log_run  # noqa: PLC0415
 
     run = RunDirectory.open(run_dir)
     _refuse_changed(run, "mlflow.json")
-    mlflow_run_id = begin(run, tracking_uri)
+    payload = run_payload(JudgedRun(run))
+    mlflow_run_id = begin(run, tracking_uri, payload)
     verdict = run.read_derived("verdict.json")
     if verdict.get("mlflow_run_id") != mlflow_run_id:
         run.write_derived_json("verdict.json", {**verdict, "mlflow_run_id": mlflow_run_id})
         run.write_provenance(code_version())  # a store that goes down below must not leave a verdict without its seal
-    log_run(run, tracking_uri)
+    log_run(run, tracking_uri, payload)
     run.write_provenance(code_version())
     return mlflow_run_id
 
