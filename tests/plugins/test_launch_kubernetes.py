@@ -215,13 +215,14 @@ def test_a_log_that_is_missing_loses_nothing(cluster: FakeCluster, tmp_path: Pat
 def test_a_second_try_goes_on_with_the_pod_of_the_first(
     cluster: FakeCluster, tmp_path: Path, groups: list[list[str]]
 ) -> None:
-    run = begin(cluster, tmp_path, groups, "sleep 1.5")
+    run = begin(cluster, tmp_path, groups, "while [ ! -e ../../../end ]; do sleep 0.1; done")
     name = start(cluster, run)  # as a worker that was killed since has left it
     begun(run, groups)
+    threading.Timer(1.0, (run.path / "end").touch).start()
     operator(run).execute(context(try_number=2))
     assert list(outcomes(run).values()) == ["exited"]
     assert len({c.pod["metadata"]["uid"] for c in cluster.containers.values()}) == (1 if groups is SINGLE else 3)
-    assert pod(cluster, name) is None
+    wait_for(lambda: pod(cluster, name) is None)
 
 
 def test_a_pod_that_ended_meanwhile_is_accounted_for_and_not_run_again(cluster: FakeCluster, tmp_path: Path) -> None:

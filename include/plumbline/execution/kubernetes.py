@@ -67,7 +67,7 @@ def let_go(profile: ClusterProfile, run_id: str) -> None:
         for one in removed:
             log.warning("%s %s of %s was left over: %s", one.kind, one.name, run_id, one.error or "removed")
         end = time.monotonic() + 2 * settings_of(profile).waits.grace_s
-        while removed and time.monotonic() < end and remains(api, profile, run_id):
+        while time.monotonic() < end and remains(api, profile, run_id):
             time.sleep(1)
         leases.release(api, profile, run_id)
     except (ApiError, ConfigError) as error:
