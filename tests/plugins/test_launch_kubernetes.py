@@ -273,7 +273,7 @@ def test_a_launcher_whose_node_is_lost_is_followed_by_another(cluster: FakeClust
     """The old pod can't be removed; its workers end without it, and only then anything starts anew."""
     from airflow.sdk.exceptions import AirflowException
 
-    run = begin(cluster, tmp_path, GANG, "sleep 1.5", waits={"grace_s": 1, "orphan_s": 2})
+    run = begin(cluster, tmp_path, GANG, "[ -e ../../../lost ] || sleep 60", waits={"grace_s": 1, "orphan_s": 2})
     caught: list[BaseException] = []
 
     def execute() -> None:
@@ -285,6 +285,7 @@ def test_a_launcher_whose_node_is_lost_is_followed_by_another(cluster: FakeClust
     first = meanwhile(execute)
     begun(run, GANG)
     cluster.lose_node("cpu")
+    (run.path / "lost").touch()
     first.join(60)
     assert [type(error) for error in caught] == [AirflowException]
     assert list(outcomes(run).values()) == ["infrastructure:node_lost"]
