@@ -91,15 +91,18 @@ def test_a_fault_never_takes_an_attempt_that_somebody_claimed(tmp_path: Path) ->
         files.claim(evidence, one, 2)
 
 
-def test_a_heart_stops_when_the_beat_does(tmp_path: Path) -> None:
+def test_a_heart_stops_when_the_beat_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(files.time, "monotonic", lambda: now)
     evidence = tmp_path / "evidence"
     files.beat(evidence, "uid")
-    heart = files.Heart(evidence, "uid", 0.2)
+    heart = files.Heart(evidence, "uid", 20)
     assert not heart.stopped()
-    time.sleep(0.25)
+    now += 25
+    time.sleep(0.01)  # beats differ by their time
     files.beat(evidence, "uid")
     assert not heart.stopped()
-    time.sleep(0.25)
+    now += 25
     assert heart.stopped()
     assert not files.Heart(evidence, "", 0.0).stopped()
 
