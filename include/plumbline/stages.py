@@ -94,10 +94,12 @@ def prepare(
     moment = now or datetime.now(UTC)
     run_id = new_run_id(moment)
     holder = f"{trigger} {chosen.name}"
-    lock.acquire(results / profile.name, run_id, holder, lease(profile), holder_pid)
+    abandoned = lock.acquire(results / profile.name, run_id, holder, lease(profile), holder_pid)
     held = False
     try:
         if profile.launcher == "kubernetes":
+            if abandoned is not None:
+                kubernetes.let_go(profile, abandoned)  # its process was killed: nobody else ends its pods and its Lease
             kubernetes.hold(profile, run_id, holder, lease(profile))
             held = True
         inventory = launcher(profile).inventory(profile, moment.date())

@@ -16,8 +16,9 @@ from tests.kubernetes.fake import FakeCluster
 from tests.kubernetes.profiles import GOOD
 from tests.kubernetes.runs import api_of, launches, prepare, start, wait_for
 
-from plumbline import cli
+from plumbline import cli, stages
 from plumbline.clusters.profile import load_profile
+from plumbline.errors import ConfigError
 from plumbline.execution import lock
 from plumbline.kubernetes import lease, reaper
 from plumbline_airflow.reaping import remove_left_over
@@ -99,3 +100,14 @@ def test_a_run_that_lives_keeps_the_cluster(profile: Any, tmp_path: Path) -> Non
     assert cli.main(["reap", path]) == 0
     assert len(cluster.workers()) == 2
     assert lease.current(api_of(cluster), chosen) is not None
+
+
+def test_the_next_run_takes_the_cluster_of_one_whose_process_was_killed(profile: Any, tmp_path: Path) -> None:
+    cluster, path = profile
+    chosen, run_id = load_profile(path), cluster.workers()[0]["metadata"]["labels"]["plumbline/run"]
+    acquire_and_die(tmp_path / "results" / "lab", run_id)
+    lease.acquire(api_of(cluster), chosen, run_id, "cli nightly", timedelta(hours=1))
+    with pytest.raises(ConfigError, match="volume: results"):  # told once the Lease was held
+        stages.prepare(path, "nightly", {"benchmarks": "nccl_tests"}, trigger="cli", holder_pid=os.getpid())
+    assert not cluster.store.all("pods")
+    assert lease.current(api_of(cluster), chosen) is None
