@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from plumbline.indicators.definitions import (
     BUS_HEADLINE,
@@ -66,11 +66,13 @@ def shares_of_ceiling(rows: Rows) -> Iterator[Derived]:
     for row in headline:
         if row.node_count == 1:
             one_node.setdefault((row.benchmark, _operation(row)), []).append(rows.of(row))
+    known_at = {count: _physics_known(rows, count) for count in {row.node_count for row in headline}}
+    measured = {key: median([item.value for item in found if item is not None]) for key, found in one_node.items()}
     for row in headline:
-        if not _physics_known(rows, row.node_count):
+        if not known_at[row.node_count]:
             continue
         found = rows.of(row)
-        top = _ceiling(rows, row, one_node.get((row.benchmark, _operation(row))))
+        top = _ceiling(rows, row, measured)
         known = found is not None and found.unit == "GB/s" and top is not None and top > 0
         value = found.value / top if known and found is not None and top is not None else None
         yield Derived(row=per_launch(row, BUS_OF_CEILING), value=value, unit="1", source=found)
@@ -90,12 +92,12 @@ def _physics_known(rows: Rows, node_count: int) -> bool:
     return node_count == 1 or (fabric.node_bandwidth_gbit_s is not None and not shared)
 
 
-def _ceiling(rows: Rows, row: ExpectedRow, one_node: list[Measurement | None] | None) -> float | None:
+def _ceiling(rows: Rows, row: ExpectedRow, one_node: Mapping[tuple[str, str], float | None]) -> float | None:
     operation, gpus = _operation(row), rows.profile.accelerator.per_node
     by_link = one_node_ceiling(operation, gpus, rows.profile.accelerator.model)
     if row.node_count == 1:
         return by_link
-    bus = by_link if one_node is None else median([item.value for item in one_node if item is not None])
+    bus = one_node.get((row.benchmark, operation), by_link)
     rate = rows.profile.fabric.node_bandwidth_gbit_s
     if bus is None or rate is None:
         return None
