@@ -18,7 +18,7 @@ from plumbline import __version__
 from plumbline.benchmarks import benchmarks
 from plumbline.clusters.profile import ClusterProfile, load_profile
 from plumbline.configuration import parse, project_root
-from plumbline.errors import ConfigError, OutputError, near_match
+from plumbline.errors import ConfigError, OutputError, TrackingError, near_match
 from plumbline.execution import budget, kubernetes, lock
 from plumbline.execution.environment import hardware_identity, software_environment
 from plumbline.execution.launcher import launcher
@@ -212,14 +212,15 @@ def judge(run_dir: Path) -> dict[str, Any]:
     """Read, derive and validate; write derived/ and give verdict.json's content. Raises OutputError when unsealed.
 
     The evidence is sealed, so what an earlier judge wrote of it stays true of its judge, and stays until this one has
-    finished. One that ends with an error takes it away: an open gate never outlasts a judge that says it can't judge.
+    finished. One that ends otherwise takes it away: an open gate never outlasts a judge that says it can't judge. Of
+    two at once the second waits for the first.
     """
-    from plumbline.validation.judging import judge_run  # noqa: PLC0415 - imports great_expectations
-
     run = RunDirectory.open(run_dir)
     if not run.sealed:
         raise OutputError("the run is unfinished: it has no manifest", source=run.run_id)
     with run.derived_anew("mlflow.json") as anew:
+        from plumbline.validation.judging import judge_run  # noqa: PLC0415 - imports great_expectations
+
         verdict = judge_run(anew)
         anew.write_provenance(code_version())
     return verdict
@@ -230,16 +231,18 @@ def report(run_dir: Path) -> Path:
     from plumbline.reports.report import write_report  # noqa: PLC0415
 
     run = RunDirectory.open(run_dir)
-    _refuse_changed(run, "report.html", "findings.json", "mlflow.json")
-    path = write_report(run)
-    run.write_provenance(code_version())
+    with run.derived_locked():
+        _refuse_changed(run, *_WRITTEN_LATER)
+        path = write_report(run)
+        run.write_provenance(code_version())
     return path
 
 
 def track(run_dir: Path, tracking_uri: str | None = None) -> str:
     """Log the run to MLflow, once however often this is called; give its MLflow run id.
 
-    Raises TrackingError (try again), OutputError for derived files that are not what the judge wrote.
+    The store is spoken to without holding up a judge. Raises TrackingError (try again), also when the run was judged
+    otherwise meanwhile; OutputError for derived files that are not what the judge wrote.
     """
     from plumbline.tracking.judged_run import JudgedRun  # noqa: PLC0415
     from plumbline.tracking.mlflow_payload import run_payload  # noqa: PLC0415
@@ -247,16 +250,45 @@ def track(run_dir: Path, tracking_uri: str | None = None) -> str:
     from plumbline.tracking.mlflow_tracking import track as log_run  # noqa: PLC0415
 
     run = RunDirectory.open(run_dir)
-    _refuse_changed(run, "mlflow.json")
-    payload = run_payload(JudgedRun(run))
+    with run.derived_locked():
+        judged = _judged(run)
+        payload = run_payload(JudgedRun(run))
     mlflow_run_id = begin(run, tracking_uri, payload)
-    verdict = run.read_derived("verdict.json")
-    if verdict.get("mlflow_run_id") != mlflow_run_id:
-        run.write_derived_json("verdict.json", {**verdict, "mlflow_run_id": mlflow_run_id})
-        run.write_provenance(code_version())  # a store that goes down below must not leave a verdict without its seal
+    with run.derived_locked():
+        _refuse_rejudged(run, judged)
+        verdict = run.read_derived("verdict.json")
+        if verdict.get("mlflow_run_id") != mlflow_run_id:
+            run.write_derived_json("verdict.json", {**verdict, "mlflow_run_id": mlflow_run_id})
+            run.write_provenance(code_version())  # a store that goes down below must not leave a verdict unsealed
     log_run(run, tracking_uri, payload)
-    run.write_provenance(code_version())
+    with run.derived_locked():
+        _refuse_rejudged(run, judged)
+        run.write_provenance(code_version())
     return mlflow_run_id
+
+
+def _judged(run: RunDirectory) -> dict[str, Any]:
+    """Give what tells one judgement from another, and nothing that tracking or a report changes. Raises OutputError."""
+    _refuse_changed(run, "mlflow.json")
+    verdict = run.read_derived("verdict.json")
+    provenance = run.read_derived("provenance.json")
+    return {
+        "manifest": provenance["manifest_sha256"],
+        "verdict": {key: value for key, value in verdict.items() if key != "mlflow_run_id"},
+        "files": {name: provenance["files"].get(name) for name in _JUDGED},
+    }
+
+
+def _refuse_rejudged(run: RunDirectory, judged: Mapping[str, Any]) -> None:
+    """Hold derived/ against what was read of it before: only that may be sealed. Raises TrackingError, OutputError."""
+    if _judged(run) != judged:
+        what = f"{run.run_id} was judged otherwise while it was being logged to MLflow; plumbline track {run.run_id}"
+        raise TrackingError(what)
+
+
+_JUDGED = ("measurements.parquet", "verdicts.parquet", "gx.json", "launches.json")
+_WRITTEN_LATER = ("report.html", "findings.json", "mlflow.json")
+"""The files of derived/ that a judge writes beside verdict.json, and those that it does not."""
 
 
 def _refuse_changed(run: RunDirectory, *rewritten: str) -> None:
@@ -319,7 +351,7 @@ def approve(run_dir: Path, *, by: str, comment: str, kind: str = "approve_baseli
     """
     run = RunDirectory.open(run_dir)
     if kind == "approve_baseline":
-        _refuse_changed(run, "report.html", "findings.json", "mlflow.json")
+        _refuse_changed(run, *_WRITTEN_LATER)
         if problem := next((p for p in run.problems() if p["path"].startswith("evidence/")), None):
             raise OutputError(f"{problem['path']} is {problem['problem']} since the seal", source=run.run_id)
     data = run.read_derived("verdict.json")

@@ -4,18 +4,20 @@ results/<cluster>/<suite>/<run_id>/
   evidence/   plan profile suite references environment .json, records/, raw/, manifest.json (written last)
   derived/    measurements.parquet verdicts.parquet verdict.json gx.json findings.json report.html provenance.json
   decisions.jsonl   append-only sign-offs, each with the manifest's digest
+  .derived.lock     empty; locked by whoever changes derived/
 """
 
 from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import json
 import os
 import re
 import secrets
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from shutil import copyfile, rmtree
@@ -32,7 +34,9 @@ from plumbline.suites.suite import Suite
 RUN_ID = re.compile(r"^\d{8}T\d{6}Z-[0-9a-f]{6}$")
 MANIFEST = "manifest.json"
 PROVENANCE = "provenance.json"
-_ASIDE = ".derived.{}.tmp"
+_ASIDE, _LOCK = ".derived.{}.tmp", ".derived.lock"
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+"""What a file system without locks answers, as NFS mounted without its lock service."""
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 """Source: linux/fcntl.h and linux/fs.h."""
 
@@ -184,36 +188,60 @@ class RunDirectory:
         return _read_json(self.derived / name)
 
     @contextmanager
+    def derived_locked(self) -> Iterator[bool]:
+        """Let nobody else change derived/ in the block: the next one waits, also in another process or on another host.
+
+        Gives whether the lock is held: a file system may have none, and then the block goes on without. It is not
+        reentrant. Raises OSError when the lock file cannot be opened.
+        """
+        handle = _open_lock(self.path / _LOCK)
+        try:
+            held = _lock(handle)
+            try:
+                yield held
+            finally:
+                if held:
+                    fcntl.flock(handle, fcntl.LOCK_UN)  # closing it is not enough where a forked child has it open too
+        finally:
+            os.close(handle)
+
+    @contextmanager
     def derived_anew(self, *kept: str) -> Iterator[RunDirectory]:
         """Give the run with an empty derived/ beside the old one, which it replaces when the block ends well.
 
         Until then everybody reads the old results, complete and sealed; a process that is killed leaves either them or
-        the new ones, and a hidden folder that nobody reads and the next call sweeps away. An error in the block takes
-        the old results away, and so does not leave their word standing as the outcome. `kept` names files that are
-        taken over.
+        the new ones, and a hidden folder that nobody reads and the next call sweeps away. Whatever else ends the block,
+        or hinders its beginning, takes the old results away, and so does not leave their word standing as the outcome:
+        an error, a time limit, a person. `kept` names files that are taken over. derived/ is locked all the while.
         """
+        aside = self.path / _ASIDE.format(secrets.token_hex(4))
+        with ExitStack() as lock:
+            try:
+                if lock.enter_context(self.derived_locked()):
+                    self._sweep()
+                aside.mkdir()
+                for name in kept:
+                    if (self.derived / name).is_file():
+                        copyfile(self.derived / name, aside / name)
+                yield RunDirectory(self.path, aside)
+                _sync(aside)
+                swap(aside, self.derived)
+            except BaseException:
+                self._forget_derived(kept)
+                raise
+            finally:
+                rmtree(aside, ignore_errors=True)
+
+    def _sweep(self) -> None:
+        """Remove what killed judges left; only for who holds the lock, or it may be what another one is writing."""
         for debris in self.path.glob(_ASIDE.format("*")):
             rmtree(debris, ignore_errors=True)
-        aside = self.path / _ASIDE.format(secrets.token_hex(4))
-        aside.mkdir()
-        try:
-            for name in kept:
-                if (self.derived / name).is_file():
-                    copyfile(self.derived / name, aside / name)
-            yield RunDirectory(self.path, aside)
-            _sync(aside)
-            swap(aside, self.derived)
-        except Exception:
-            self._forget_derived(kept)
-            raise
-        finally:
-            rmtree(aside, ignore_errors=True)
 
     def _forget_derived(self, kept: Collection[str]) -> None:
         """Remove what was derived, the word of the gate first: without it nothing else is read as a result."""
         for path in sorted(self.derived.glob("*"), key=lambda path: path.name != "verdict.json"):
             if path.is_file() and path.name not in kept:
-                path.unlink()
+                path.unlink(missing_ok=True)
 
     def write_provenance(self, code: Mapping[str, Any]) -> None:
         """Bind derived/ to the evidence that it came from: manifest digest, code version, digest of each file."""
@@ -320,6 +348,25 @@ def _files(folder: Path) -> Iterator[Path]:
         unfinished = path.name.startswith(".") and path.name.endswith(".tmp")
         if path.is_file() and path != folder / MANIFEST and not unfinished:
             yield path
+
+
+def _open_lock(path: Path) -> int:
+    """Open a lock file, made where there is none; another user's can be locked as well."""
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    except PermissionError:
+        return os.open(path, os.O_RDONLY)
+
+
+def _lock(handle: int) -> bool:
+    """Wait for the lock on an open file; give False where the file system has none. Raises OSError."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        return False
+    return True
 
 
 def _sync(folder: Path) -> None:
