@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from tests.kubernetes.runs import launches, outcomes, prepare
 
-from plumbline.execution import budget
+from plumbline.execution import budget, lock
 from plumbline.execution.run_one import write_record
 from plumbline.kubernetes import files
 from plumbline.model import Code, Outcome
@@ -66,3 +67,21 @@ def test_what_has_an_answer_keeps_it(tmp_path: Path) -> None:
     hold(run, 3600, outcome=Outcome.EXITED, exit_code=0, code=None)
     assert budget.refused(run, run.plan().launches, print)
     assert list(outcomes(run).values()) == ["exited", "infrastructure:budget"]
+
+
+def test_a_batch_that_has_begun_goes_on(tmp_path: Path) -> None:
+    run = a_run(tmp_path, gpu_hours=1)
+    hold(run, 3600)
+    files.claim(run.evidence, run.plan().launches[1], 1)
+    assert not budget.refused(run, run.plan().launches, print)
+    assert len(outcomes(run)) == 1
+
+
+def test_minutes_of_a_run_that_was_taken_up_again_count_from_then(tmp_path: Path) -> None:
+    run = a_run(tmp_path, minutes=30)
+    lock.acquire(run.path.parents[1], run.run_id, "cli resumed", timedelta(hours=1))
+    path = run.path.parents[1] / "lock.json"
+    since = run_time(run.run_id) + timedelta(hours=10)
+    path.write_text(json.dumps({**json.loads(path.read_text()), "since": since.isoformat()}))
+    assert budget.spent(run, since + timedelta(minutes=29)) is None
+    assert budget.spent(run, since + timedelta(minutes=31)) is not None

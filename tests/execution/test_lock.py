@@ -9,6 +9,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -87,3 +88,35 @@ def test_of_many_at_once_one_wins(tmp_path: Path) -> None:
 
     with ThreadPoolExecutor(16) as pool:
         assert sum(pool.map(attempt, range(16))) == 1
+
+
+@pytest.mark.parametrize(
+    "change", [{"machine": "another boot"}, {"machine": None}, {"pid": 1, "pid_started": None}], ids=str
+)
+def test_a_process_that_can_not_be_seen_counts_as_alive(tmp_path: Path, change: dict[str, Any]) -> None:
+    """Of another host of this name, of another container, or another user's where /proc is hidden."""
+    acquire_and_die(tmp_path, "run-1")
+    path = tmp_path / "lock.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    assert lock.left_behind(tmp_path) is None
+    with pytest.raises(ClusterBusyError):
+        lock.acquire(tmp_path, "run-2", "x", HOUR)
+
+
+def test_a_lease_can_be_put_back_as_it_was(tmp_path: Path) -> None:
+    acquire_and_die(tmp_path, "run-1")
+    before = lock.peek(tmp_path)
+    lock.acquire(tmp_path, "run-2", "x", HOUR)
+    lock.put_back(tmp_path, "run-2", before)
+    assert lock.left_behind(tmp_path) == "run-1"
+    lock.acquire(tmp_path, "run-3", "x", HOUR)
+    lock.put_back(tmp_path, "run-3", None)
+    assert lock.peek(tmp_path) is None
+
+
+def test_a_run_that_is_taken_up_again_begins_its_time_anew(tmp_path: Path) -> None:
+    acquire_and_die(tmp_path, "run-1")
+    path = tmp_path / "lock.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "since": "2026-01-01T00:00:00+00:00"}))
+    lock.acquire(tmp_path, "run-1", "x", HOUR, os.getpid())
+    assert lock.holder_of(tmp_path)["since"] > "2026-01-02"

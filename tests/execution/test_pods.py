@@ -231,3 +231,10 @@ def test_the_sshd_of_root_gets_what_it_insists_on_and_nobody_else_does() -> None
 
     assert added(0, ["n1", "n2"]) == ["SETGID", "SETUID", "SYS_CHROOT"]
     assert added(0, ["n1"]) == added(1000, ["n1", "n2"]) == []
+
+
+def test_a_launcher_prefers_nodes_that_are_not_measured_but_not_another_architecture() -> None:
+    selector = {"kubernetes.io/arch": "amd64", "beta.kubernetes.io/os": "linux", "gpu": "h100"}
+    launcher = pods.batch_pod(plain({"nodes": {"selector": selector}}), "b", [spec(["n1", "n2"])], EVIDENCE)
+    [term] = launcher["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert term["preference"]["matchExpressions"] == [{"key": "gpu", "operator": "NotIn", "values": ["h100"]}]

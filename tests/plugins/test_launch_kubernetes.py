@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from tests.kubernetes.fake import FakeCluster
 from tests.kubernetes.profiles import EVERYTHING
-from tests.kubernetes.runs import ROOT, launches, outcomes, pod, prepare, records, start, wait_for
+from tests.kubernetes.runs import ROOT, api_of, launches, outcomes, pod, prepare, records, start, wait_for
 
 from plumbline.execution import kubernetes
-from plumbline.kubernetes import batch_pod
+from plumbline.kubernetes import batch_pod, lease
 from plumbline.tracking.run_directory import RunDirectory
 from plumbline_airflow.launch import LaunchOperator, _plain
 
@@ -305,3 +305,14 @@ def test_a_launcher_that_runs_out_of_memory_is_not_the_benchmarks_fault(cluster:
     assert (record["outcome"], record["code"]) == ("infrastructure", "infrastructure")
     assert record["reason"].startswith("launcher on node cpu: OOMKilled")
     nothing_is_left(cluster)
+
+
+def test_a_run_that_lost_the_cluster_starts_nothing_any_more(cluster: FakeCluster, tmp_path: Path) -> None:
+    from airflow.sdk.exceptions import AirflowException
+
+    run = begin(cluster, tmp_path, SINGLE)
+    lease.acquire(api_of(cluster), run.profile(), "20990101T000000Z-ffffff", "nightly", timedelta(hours=1))
+    with pytest.raises(AirflowException, match="the cluster has passed to run 20990101T000000Z-ffffff"):
+        operator(run).execute(context())
+    assert not cluster.containers
+    assert outcomes(run) == {}

@@ -73,6 +73,25 @@ def stood_in(substitute: str | None, *, cause: bool) -> Callable[[Broken], None]
     return act
 
 
+def tried_before(code: str, *, then: str | None) -> Callable[[Broken], None]:
+    """Infrastructure stopped a first attempt by `code`; the second answers, or is stopped by `then`."""
+
+    def act(night: Broken) -> None:
+        data = night.read_record(NCCL)
+        stopped = {"outcome": "infrastructure", "exit_code": None, "hosts": [], "raw_files": []}
+        second = {**data, "attempt": 2, "raw_dir": f"raw/{NCCL}.a2"}
+        night.raw(NCCL, "").rename(night.run.evidence / "raw" / f"{NCCL}.a2")
+        night.raw(NCCL, "").mkdir()
+        if then is not None:
+            second |= {**stopped, "code": then, "reason": f"stopped by {then}"}
+            shutil.rmtree(night.run.evidence / "raw" / f"{NCCL}.a2")
+            (night.run.evidence / "raw" / f"{NCCL}.a2").mkdir()
+        night.run.evidence.joinpath("records", f"{NCCL}.a2.json").write_text(json.dumps(second))
+        night.record(NCCL, **stopped, code=code, reason=f"stopped by {code}")
+
+    return act
+
+
 def unplanned(night: Broken) -> None:
     data = night.read_record(NCCL)
     other = night.record_path("nccl_tests-n2-g9-r1")
@@ -235,6 +254,10 @@ RECORDS = (
     broken("a node was replaced without a cause", stood_in(None, cause=False), Code.WRONG_HOST, Code.REPLACED),
     broken("a node that nobody knows stood in", stood_in("n0099", cause=True), Code.WRONG_HOST, Code.REPLACED),
     record("a number stood in for a node", Code.UNREADABLE, Code.NO_RECORD, replaced={"n0001": 7}),
+    broken("its node was lost, and others held GPUs at the next try", tried_before("node_lost", then="busy"),
+           Code.NODE_LOST),
+    broken("a GPU was missing before it answered", tried_before("missing_gpu", then=None), Code.MISSING_GPU),
+    broken("it ran out of memory before it answered", tried_before("out_of_memory", then=None), Code.OUT_OF_MEMORY),
     broken("it began before the run was made", shifted(started_at=-30, ended_at=-30), Code.OLD_OUTPUT),
     broken("it ended after the seal", shifted(started_at=30, ended_at=30), Code.CLOCK_SKEW),
     broken("it ended before it began", shifted(ended_at=-1), Code.CLOCK_SKEW),

@@ -15,7 +15,6 @@ from plumbline import stages
 from plumbline.commands.beside import Beside
 from plumbline.configuration import project_root
 from plumbline.errors import ConfigError, ExitCode, PlumblineError, StageLostError, TrackingError
-from plumbline.execution import lock
 from plumbline.reports.counts import indicators_without_baseline
 from plumbline.suites.suite import SETTINGS, parse_settings
 from plumbline.tracking.run_directory import RunDirectory
@@ -92,7 +91,7 @@ def _run(chosen: argparse.Namespace) -> int:
         if chosen.set:
             raise ConfigError(f"--set {chosen.set[0]}: a resumed run keeps the settings that it was planned with")
         run = stages.find_run(chosen.resume)
-        lock.acquire(run.path.parents[1], run.run_id, "cli resumed", stages.lease(run.profile()), os.getpid())
+        stages.take(run.profile(), run.path.parents[2], run.run_id, "cli resumed", os.getpid())
     else:
         run = stages.prepare(
             chosen.cluster, chosen.suite, parse_settings(chosen.set), trigger="cli", holder_pid=os.getpid()

@@ -31,7 +31,7 @@ def acquire(folder: Path, run_id: str, holder: str, lease: timedelta, pid: int |
         if held and held["run_id"] != run_id and not _void(held, now):
             raise _busy(folder, held)
         own = held is not None and held["run_id"] == run_id
-        since = held["since"] if held and own else _text(now)
+        since = held["since"] if held and own and not _void(held, now) else _text(now)
         write_atomically(
             folder / "lock.json",
             json.dumps(
@@ -41,6 +41,7 @@ def acquire(folder: Path, run_id: str, holder: str, lease: timedelta, pid: int |
                     "since": since,
                     "until": _text(now + lease),
                     "host": socket.gethostname(),
+                    "machine": _machine(),
                     "pid": pid,
                     "pid_started": _process_start(pid) if pid else None,
                 },
@@ -53,13 +54,28 @@ def acquire(folder: Path, run_id: str, holder: str, lease: timedelta, pid: int |
 
 def left_behind(folder: Path) -> str | None:
     """Give the run whose process is gone from this machine although its lease still runs, or None."""
-    if not folder.is_dir():
-        return None
-    with _guarded(folder):
-        held = _read(folder)
-    now = datetime.now(UTC)
+    held, now = _read(folder), datetime.now(UTC)
     expired = held is not None and _void({**held, "pid": None}, now)
     return held["run_id"] if held and not expired and _void(held, now) else None
+
+
+def put_back(folder: Path, run_id: str, before: str | None) -> None:
+    """Undo taking the lease: leave what `peek` gave before, such as the lease of a run whose process is gone."""
+    with _guarded(folder):
+        held = _read(folder)
+        if held and held["run_id"] == run_id:
+            if before is None:
+                (folder / "lock.json").unlink()
+            else:
+                write_atomically(folder / "lock.json", before)
+
+
+def peek(folder: Path) -> str | None:
+    """Give the lease as it is written, or None."""
+    try:
+        return (folder / "lock.json").read_text(encoding="utf-8")
+    except OSError:
+        return None
 
 
 def release(folder: Path, run_id: str) -> None:
@@ -117,9 +133,29 @@ def _void(held: dict[str, Any], now: datetime) -> bool:
             return True
     except ValueError:
         return True
-    pid = held.get("pid")
-    same_host = held.get("host") == socket.gethostname()
-    return isinstance(pid, int) and same_host and _process_start(pid) != held.get("pid_started")
+    pid, machine = held.get("pid"), _machine()
+    return isinstance(pid, int) and machine is not None and held.get("machine") == machine and _gone(pid, held)
+
+
+def _gone(pid: int, held: Mapping[str, Any]) -> bool:
+    """Say whether a process is certainly gone; one that can't be seen (another user's) counts as alive."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        pass
+    started, then = _process_start(pid), held.get("pid_started")
+    return started is not None and then is not None and started != then
+
+
+def _machine() -> str | None:
+    """Name this boot of this kernel and its process namespace: only within it do process ids mean anything."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return None
 
 
 def _process_start(pid: int) -> str | None:

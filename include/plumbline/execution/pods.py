@@ -358,21 +358,17 @@ def _on_nodes(nodes: Sequence[str]) -> dict[str, Any]:
     return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
 
 
+_WHAT_IMAGES_NEED = re.compile(r"(beta\.)?kubernetes\.io/(arch|os)")
+
+
 def _off_gpu_nodes(profile: Data) -> dict[str, Any]:
     """Prefer other nodes for a launcher: on one that it measures it takes CPU, and is lost when that node is."""
-    return (
-        {
-            "preferredDuringSchedulingIgnoredDuringExecution": [
-                {
-                    "weight": 100,
-                    "preference": {"matchExpressions": [{"key": key, "operator": "NotIn", "values": [value]}]},
-                }
-                for key, value in sorted((profile["nodes"]["selector"] or {}).items())
-            ]
-        }
-        if profile["nodes"]["selector"]
-        else {}
-    )
+    terms = [
+        {"weight": 100, "preference": {"matchExpressions": [{"key": key, "operator": "NotIn", "values": [value]}]}}
+        for key, value in sorted((profile["nodes"]["selector"] or {}).items())
+        if not _WHAT_IMAGES_NEED.fullmatch(key)
+    ]
+    return {"preferredDuringSchedulingIgnoredDuringExecution": terms} if terms else {}
 
 
 def _apart(spec: LaunchSpec, attempt: int) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 from plumbline.clusters.profile import ClusterProfile
 from plumbline.errors import ConfigError, LaunchError
 from plumbline.execution import pods
-from plumbline.kubernetes import diagnosis, files
+from plumbline.kubernetes import diagnosis, files, lease
 from plumbline.kubernetes.access import connect, settings_of
 from plumbline.kubernetes.api import Api, ApiError
 from plumbline.model import KIND_OF_CODE, Code, LaunchSpec, Outcome, VerdictKind
@@ -37,6 +37,7 @@ class BatchPod:
         self, profile: ClusterProfile, batch_id: str, specs: Sequence[LaunchSpec], evidence: Path, say: Progress
     ) -> None:
         """Prepare. `evidence` is the run's directory as this side sees it. Raises ConfigError, ApiError."""
+        self._profile = profile
         self.settings = settings_of(profile)
         self.batch_id, self.specs, self.evidence, self.say = batch_id, specs, evidence, say
         self.api: Api = connect(profile)
@@ -70,6 +71,7 @@ class BatchPod:
                 continue
             if there and self.single:
                 return None
+            self._hold_the_cluster()
             try:
                 return self.api.create(self.path, _named(manifest, number))
             except ApiError as error:
@@ -80,6 +82,12 @@ class BatchPod:
                     self._refusal = (code, str(error))
                     return None
                 number += 1  # a pod that is being removed keeps its name to its end
+
+    def _hold_the_cluster(self) -> None:
+        """Raise LaunchError when another run has the cluster by now: this one was taken for dead, or took too long."""
+        held = lease.current(self.api, self._profile)
+        if held is not None and held["run_id"] != self.specs[0].run_id:
+            raise LaunchError(f"{self.batch_id} isn't started: the cluster has passed to run {held['holder']}")
 
     def _there(self) -> list[dict[str, Any]]:
         query = {"labelSelector": f"{pods.selector(self.specs[0].run_id, self.batch_id)},!{pods.PREFIX}launch"}
@@ -92,7 +100,7 @@ class BatchPod:
 
         An API that doesn't answer is waited for; the pod runs on meanwhile. Raises LaunchError when that lasts.
         """
-        name, since, silent = pod["metadata"]["name"], "", None
+        name, since, silent, open_ = pod["metadata"]["name"], "", None, self.specs
         stuck: dict[str, float] = {}
         while True:
             try:
@@ -117,7 +125,8 @@ class BatchPod:
             since = self._pass_log_on(name, since)
             if diagnosis.ended(pod) or self._will_not_go_on(pod, stuck):
                 return pod
-            if files.all_answered(self.evidence, self.specs):
+            open_ = files.without_answer(self.evidence, open_)
+            if not open_:
                 return pod  # everything is measured, whatever its kubelet says or doesn't
             time.sleep(POLL_S)
 

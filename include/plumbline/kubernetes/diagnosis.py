@@ -6,10 +6,11 @@ Standard library only.
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from plumbline.execution.pods import PREFIX
 from plumbline.kubernetes.api import Api, ApiError
 from plumbline.kubernetes.files import record_fault
 from plumbline.model import Code, LaunchSpec, RunRecord
@@ -92,7 +93,7 @@ def explain_pod(api: Api, namespace: str, pod: Pod, nodes: Sequence[str] = ()) -
     if code in (None, Code.OK, Code.BENCHMARK_FAILED):
         code = Code.INFRASTRUCTURE
     if code is Code.MISSING_GPU and found.node is None:
-        code, why = _who_lacks_gpus(api, pod, nodes)
+        code, why = _who_lacks_gpus(api, namespace, pod, nodes)
         return code, f"{why}: {_short(found.message)}"
     over = "deleted" if pod["metadata"].get("deletionTimestamp") or ended(pod) else "vanished or gave nothing"
     words = [place, found.reason or f"{over} (last seen {phase(pod)})"]
@@ -102,24 +103,62 @@ def explain_pod(api: Api, namespace: str, pod: Pod, nodes: Sequence[str] = ()) -
     return code, ": ".join([*words, _short(told)] if told else words)
 
 
-def _who_lacks_gpus(api: Api, pod: Pod, planned: Sequence[str]) -> Finding:
-    """Say why the scheduler found too few GPUs: a node offers less than it should, or others hold them.
+def _who_lacks_gpus(api: Api, namespace: str, pod: Pod, planned: Sequence[str]) -> Finding:
+    """Say why the scheduler found too few GPUs: a node offers less than it should, is gone, or others hold them.
 
-    Only the first is the cluster's fault; what can't be told apart is no fault either.
+    Only the first is the cluster's fault by what is seen here, and only the last is another's. What can't be told apart
+    is neither.
     """
     asked = _gpus_asked(pod)
     try:
         there = {node["metadata"]["name"]: node for node in api.list("/api/v1/nodes", patience_s=0)[0]}
+        own = [one for one in api.list(f"/api/v1/namespaces/{namespace}/pods", patience_s=0)[0] if not ended(one)]
     except ApiError as error:
         return Code.UNSCHEDULABLE, f"GPUs are missing or held by others, which can't be told apart here ({error})"
-    wanted = [name for name in planned or there if name in there]
-    for name in wanted:
-        allocatable = (there[name].get("status") or {}).get("allocatable") or {}
+    siblings = {node_of(one) for one in own if _same_attempt(one, pod)}
+    waited_for = [name for name in planned if name not in siblings]
+    if not asked or not waited_for:
+        return Code.UNSCHEDULABLE, "GPUs are missing or held by others, which can't be told apart here"
+    return next(_lacking(waited_for, there, asked), None) or _held_by(waited_for, own)
+
+
+def _lacking(
+    names: Sequence[str], there: Mapping[str, Mapping[str, Any]], asked: Mapping[str, int]
+) -> Iterator[Finding]:
+    """Give what nodes lack: GPUs first, since those are a fault of the cluster."""
+    for name in names:
+        allocatable = (there.get(name, {}).get("status") or {}).get("allocatable") or {}
         for resource, count in asked.items():
             offered = str(allocatable.get(resource, "0"))
-            if offered.isdigit() and int(offered) < count:
-                return Code.MISSING_GPU, f"node {name} offers {offered} of {count} {resource}"
-    return Code.BUSY, f"others hold GPUs of {', '.join(wanted[:3])}{', …' if len(wanted) > 3 else ''}"
+            if name in there and offered.isdigit() and int(offered) < count:
+                yield Code.MISSING_GPU, f"node {name} offers {offered} of {count} {resource}"
+    for name in names:
+        if name not in there:
+            yield Code.NODE_LOST, f"node {name} isn't in the cluster any more"
+        elif (trouble := _not_usable(there[name])) is not None:
+            yield trouble[0], f"node {name} {trouble[1]}"
+
+
+def _held_by(names: Sequence[str], own: Sequence[Pod]) -> Finding:
+    for one in own:
+        if node_of(one) in names and _gpus_asked(one):
+            return Code.INFRASTRUCTURE, f"pod {one['metadata']['name']} of ours still holds GPUs of {node_of(one)}"
+    return Code.BUSY, f"others hold GPUs of {', '.join(names[:3])}{', …' if len(names) > 3 else ''}"
+
+
+def _same_attempt(one: Pod, other: Pod) -> bool:
+    keys = (PREFIX + "run", PREFIX + "launch", PREFIX + "attempt")
+    names, others = ((pod["metadata"].get("labels") or {}) for pod in (one, other))
+    return PREFIX + "launch" in names and all(names.get(key) == others.get(key) for key in keys)
+
+
+def _not_usable(node: Mapping[str, Any]) -> Finding | None:
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    if not any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions):
+        return Code.NODE_NOT_READY, "isn't ready"
+    if (node.get("spec") or {}).get("unschedulable"):
+        return Code.UNSCHEDULABLE, "is cordoned"
+    return None
 
 
 def _gpus_asked(pod: Pod) -> dict[str, int]:

@@ -10,23 +10,28 @@ Only evidence/ is sealed. Standard library only.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from plumbline.execution.environment import utc_now
 from plumbline.execution.run_one import AttemptTakenError, claim_attempt, write_atomically, write_record
-from plumbline.model import Code, LaunchSpec, Outcome, RunRecord, launch_spec, to_plain
+from plumbline.model import KIND_OF_CODE, Code, LaunchSpec, Outcome, RunRecord, VerdictKind, launch_spec, to_plain
 
 BEAT_S = 10.0
 """At most so long between two beats; see `beat_s`."""
 ANSWERS = frozenset({Outcome.EXITED, Outcome.SIGNALLED, Outcome.TIMEOUT, Outcome.NOT_STARTED})
 """Outcomes that answer a launch; the same set as in plumbline.execution.launcher, which pods can't import."""
+
+
+_FAULTS = frozenset(code.value for code, kind in KIND_OF_CODE.items() if kind is VerdictKind.FAIL)
 
 
 def read_profile(evidence: Path) -> dict[str, Any]:
@@ -65,8 +70,12 @@ def pods_folder(evidence: Path) -> Path:
 
 def records_of(evidence: Path, launch_id: str) -> dict[int, Mapping[str, Any]]:
     """Give the records of a launch by attempt; damaged ones are left out."""
+    return _read_records((evidence / "records").glob(f"{launch_id}.a*.json"), launch_id)
+
+
+def _read_records(paths: Iterable[Path], launch_id: str) -> dict[int, Mapping[str, Any]]:
     found = {}
-    for path in (evidence / "records").glob(f"{launch_id}.a*.json"):
+    for path in paths:
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
             if data["launch_id"] == launch_id:
@@ -78,16 +87,18 @@ def records_of(evidence: Path, launch_id: str) -> dict[int, Mapping[str, Any]]:
 
 def answered(evidence: Path, launch_id: str) -> bool:
     """Say whether a record answers the launch: then it is never run again."""
-    return any(record.get("outcome") in ANSWERS for record in records_of(evidence, launch_id).values())
+    return any(map(_answers, records_of(evidence, launch_id).values()))
 
 
-def all_answered(evidence: Path, specs: Sequence[LaunchSpec]) -> bool:
-    """Say whether every launch has an answer; cheap while some have no record at all."""
-    try:
-        begun = {path.name.rpartition(".a")[0] for path in (evidence / "records").iterdir()}
-    except OSError:
-        return False
-    return all(spec.launch_id in begun for spec in specs) and not without_answer(evidence, specs)
+def _answers(record: Mapping[str, Any]) -> bool:
+    """Say whether a record is final: the command came to an end, or what stopped it is the cluster's own fault.
+
+    Too little memory or a missing GPU is a finding, not an accident: another try could only hide it.
+    """
+    if record.get("outcome") in ANSWERS:
+        return True
+    code = record.get("code")
+    return record.get("outcome") == Outcome.INFRASTRUCTURE and code in _FAULTS
 
 
 def next_attempt(evidence: Path, launch_id: str) -> int:
@@ -198,12 +209,20 @@ def claim(evidence: Path, spec: LaunchSpec, attempt: int) -> Path:
 
 
 def without_answer(evidence: Path, specs: Sequence[LaunchSpec]) -> list[LaunchSpec]:
-    """Give the launches that nothing has answered yet."""
-    return [spec for spec in specs if not answered(evidence, spec.launch_id)]
+    """Give the launches that nothing has answered yet. One look at the folder, and at the records of these alone."""
+    paths: dict[str, list[Path]] = defaultdict(list)
+    with contextlib.suppress(FileNotFoundError):
+        for path in (evidence / "records").iterdir():
+            if path.suffix == ".json":
+                paths[path.name.rpartition(".a")[0]].append(path)
+    return [
+        spec for spec in specs
+        if not any(map(_answers, _read_records(paths[spec.launch_id], spec.launch_id).values()))
+    ]  # fmt: skip
 
 
 __all__ = [
-    "ANSWERS", "BEAT_S", "AttemptTakenError", "Heart", "all_answered", "answered", "beat", "beat_s", "claim",
+    "ANSWERS", "BEAT_S", "AttemptTakenError", "Heart", "answered", "beat", "beat_s", "claim",
     "fault_record", "next_attempt", "pods_folder", "read_batch", "read_inventory", "read_profile", "read_spec",
     "record_fault", "records_of", "without_answer", "write_spec",
 ]  # fmt: skip

@@ -30,6 +30,7 @@ from plumbline.model import (
 from plumbline.readers.reading import Status
 from plumbline.tracking.run_directory import RunDirectory
 from plumbline.validation.record_checks import (
+    earlier_verdicts,
     launch_fields,
     launch_place,
     outcome_problems,
@@ -143,6 +144,7 @@ def read_run(run: RunDirectory) -> Readout:
         else:
             found = list(record_verdicts(run, profile, planned, record, hardware))
             found += replacement_verdicts(plan, planned, record, earlier)
+            found += earlier_verdicts(planned, record, earlier)
             verdicts += found
             if not any(v.kind.value == "INVALID" for v in found):
                 measured, more = _measure(run, spec, record)

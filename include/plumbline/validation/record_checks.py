@@ -12,7 +12,7 @@ from plumbline.clusters.profile import ClusterProfile
 from plumbline.execution.launcher import ANSWERS
 from plumbline.execution.plan import Plan
 from plumbline.execution.run_one import file_sha256
-from plumbline.model import Code, LaunchSpec, Outcome, RunRecord, Verdict, verdict
+from plumbline.model import KIND_OF_CODE, Code, LaunchSpec, Outcome, RunRecord, Verdict, VerdictKind, verdict
 from plumbline.tracking.run_directory import RunDirectory, run_time
 from plumbline.validation.snapshot_checks import snapshot_problems
 
@@ -60,6 +60,24 @@ def record_verdicts(
         verdict(code, place, message, **fields)
         for code, message in snapshot_problems(spec.placed(record.replaced), record)
     )
+
+
+def earlier_verdicts(spec: LaunchSpec, record: RunRecord, attempts: Sequence[RunRecord]) -> Iterator[Verdict]:
+    """Say what stopped earlier attempts, where the record that counts would hide it.
+
+    An answer takes back what infrastructure did before, but not what is the cluster's own fault (a missing GPU, too
+    little memory). Without an answer every attempt's reason stays: the last one may be a harmless gap.
+    """
+    told = {record.code}
+    for one in attempts:
+        if one.attempt >= record.attempt or one.code is None or one.code in told:
+            continue
+        if one.outcome is not Outcome.INFRASTRUCTURE:
+            continue  # whose doing a stop was is in a record of its own
+        if record.outcome not in ANSWERS or KIND_OF_CODE[one.code] is VerdictKind.FAIL:
+            told.add(one.code)
+            message = f"attempt {one.attempt}: {one.reason}"
+            yield verdict(one.code, launch_place(spec), message, **launch_fields(spec))
 
 
 def replacement_verdicts(
