@@ -94,14 +94,8 @@ def prepare(
     moment = now or datetime.now(UTC)
     run_id = new_run_id(moment)
     holder = f"{trigger} {chosen.name}"
-    abandoned = lock.acquire(results / profile.name, run_id, holder, lease(profile), holder_pid)
-    held = False
+    take(profile, results, run_id, holder, holder_pid)
     try:
-        if profile.launcher == "kubernetes":
-            if abandoned is not None:
-                kubernetes.let_go(profile, abandoned)  # its process was killed: nobody else ends its pods and its Lease
-            kubernetes.hold(profile, run_id, holder, lease(profile))
-            held = True
         inventory = launcher(profile).inventory(profile, moment.date())
         plan = make_plan(profile, chosen, inventory, run_id=run_id, seed=int(run_id[-6:], 16))
         limits = limits_in_force(profile, chosen, results, run_id)
@@ -113,10 +107,30 @@ def prepare(
         run.write_evidence("plan", plan_data(plan))
     except BaseException:
         lock.release(results / profile.name, run_id)
-        if held:
+        if profile.launcher == "kubernetes":
             kubernetes.let_go(profile, run_id)
         raise
     return run
+
+
+def take(profile: ClusterProfile, results: Path, run_id: str, holder: str, pid: int | None) -> None:
+    """Take a cluster for a run: its lock here, which ends with the process `pid`, and on Kubernetes its Lease.
+
+    A run whose process was killed has nobody else who would end its pods and give its Lease back.
+    Raises ClusterBusyError, ApiError, ConfigError; the lock is as it was then.
+    """
+    folder = results / profile.name
+    before = lock.peek(folder)
+    abandoned = lock.acquire(folder, run_id, holder, lease(profile), pid)
+    if profile.launcher != "kubernetes":
+        return
+    try:
+        if abandoned is not None:
+            kubernetes.let_go(profile, abandoned)
+        kubernetes.hold(profile, run_id, holder, lease(profile))
+    except BaseException:
+        lock.put_back(folder, run_id, before if abandoned is not None else None)
+        raise
 
 
 def lease(profile: ClusterProfile) -> timedelta:
