@@ -29,6 +29,20 @@ os.environ["MLFLOW_TRACKING_URI"] = f"sqlite:///{AIRFLOW_HOME / 'mlflow.db'}"
 os.environ["PLUMBLINE_RESULTS"] = str(AIRFLOW_HOME / "results")
 
 
+LONGEST = ("validation/test_mutations.py", "kubernetes/test_gang.py", "end_to_end/test_services.py")
+"""A file runs in one process: those that take minutes begin first, or one process would wait for the other at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest files first; the order within a file stays."""
+
+    def rank(item: pytest.Item) -> int:
+        name = item.path.as_posix()
+        return next((place for place, long in enumerate(LONGEST) if name.endswith(long)), len(LONGEST))
+
+    items.sort(key=rank)
+
+
 @pytest.fixture(scope="session")
 def airflow_database() -> Path:
     """Give the AIRFLOW_HOME of an Airflow whose database is migrated and has the settings of airflow_settings.yaml."""
