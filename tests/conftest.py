@@ -30,7 +30,7 @@ os.environ["PLUMBLINE_RESULTS"] = str(AIRFLOW_HOME / "results")
 
 
 LONGEST = ("validation/test_mutations.py", "kubernetes/test_gang.py", "end_to_end/test_services.py")
-"""A file runs in one process: those that take minutes begin first, or one process would wait for the other at the end."""
+"""A file runs in one process: those that take minutes begin first, or one process waits for the other at the end."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
