@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from plumbline import stages
-from plumbline.errors import OutputError, TrackingError
+from plumbline.errors import ConfigError, OutputError, TrackingError
 from plumbline.reports import report
 from plumbline.tracking import mlflow_tracking
 from plumbline.tracking.run_directory import RunDirectory
@@ -201,3 +201,36 @@ def test_a_run_whose_judge_fails_while_it_is_logged_has_no_word(run: RunDirector
         stages.track(run.path)
     with pytest.raises(OutputError, match="is missing"):
         stages.gate(run.path)
+
+
+# -- what may not be told or lost ------------------------------------------------------------------------------------
+
+
+def test_a_run_whose_folder_was_renamed_keeps_its_results(run: RunDirectory) -> None:
+    renamed = run.path.rename(run.path.with_name("mine"))
+    with pytest.raises(ConfigError, match="a run's folder keeps its name"):
+        stages.judge(renamed)
+    assert (renamed / "derived" / "verdict.json").is_file()
+
+
+def test_no_page_repeats_an_open_gate_over_evidence_that_has_changed(run: RunDirectory) -> None:
+    raw = next(path for path in (run.evidence / "raw").rglob("stdout") if path.stat().st_size)
+    raw.write_bytes(raw.read_bytes()[:-1] + b"7")
+    with pytest.raises(OutputError, match="is changed since it was judged; plumbline judge"):
+        stages.report(run.path)
+    close(run)
+    stages.report(run.path)  # which now says so
+
+
+@pytest.mark.parametrize(
+    ("codes", "gate", "may"),
+    [
+        ([], "open", True),
+        (["no_baseline"], "closed", True),
+        (["no_baseline", "busy"], "closed", False),
+        ([], "closed", False),
+    ],
+)
+def test_what_may_become_baseline(codes: list[str], gate: str, may: bool) -> None:
+    reasons = [{"code": code, "verdict": "WARN", "place": "p", "blocks": True} for code in codes]
+    assert stages.approvable({"gate": gate, "reasons": reasons}) is may

@@ -25,7 +25,7 @@ from plumbline.execution.launcher import launcher
 from plumbline.execution.plan import make_plan, plan_data
 from plumbline.model import Code, VerdictKind
 from plumbline.suites.suite import ALWAYS_BLOCKING, Baseline, Suite, load_suite
-from plumbline.tracking.run_directory import RUN_ID, RunDirectory, link_latest, misplaced, new_run_id
+from plumbline.tracking.run_directory import RUN_ID, RunDirectory, link_latest, misplaced, new_run_id, run_time
 from plumbline.validation.seals import note_seal
 
 Progress = Callable[[str], None]
@@ -232,6 +232,7 @@ def judge(run_dir: Path) -> dict[str, Any]:
     run = RunDirectory.open(run_dir)
     if not run.sealed:
         raise OutputError("the run is unfinished: it has no manifest", source=run.run_id)
+    run_time(run.run_id)  # before anything is touched: a folder that was renamed is no judge's failure
     with run.derived_anew("mlflow.json") as anew:
         from plumbline.validation.judging import judge_run  # noqa: PLC0415 - imports great_expectations
 
@@ -247,6 +248,7 @@ def report(run_dir: Path) -> Path:
     run = RunDirectory.open(run_dir)
     with run.derived_locked():
         _refuse_changed(run, *_WRITTEN_LATER)
+        _refuse_taken_back(run)
         path = write_report(run)
         run.write_provenance(code_version())
     return path
@@ -336,6 +338,15 @@ def gate(run_dir: Path) -> GateResult:
     return GateResult(open=data["gate"] == "open", verdict=data["verdict"], reasons=tuple(data["reasons"]))
 
 
+def _refuse_taken_back(run: RunDirectory) -> None:
+    """Raise OutputError where an open gate stands over evidence that has changed: no page may repeat its word."""
+    if run.read_derived("verdict.json").get("gate") != "open":
+        return
+    if touched := next(filter(_takes_back, run.problems()), None):
+        what = f"{touched['path']} is {touched['problem']} since it was judged; plumbline judge {run.run_id}"
+        raise OutputError(what, source=run.run_id)
+
+
 def _takes_back(problem: Mapping[str, str]) -> bool:
     pruned = problem["problem"] == "missing" and problem["path"].startswith("evidence/raw/")
     return problem["path"].startswith("evidence/") and not pruned
@@ -369,8 +380,8 @@ def approve(run_dir: Path, *, by: str, comment: str, kind: str = "approve_baseli
         if problem := next((p for p in run.problems() if p["path"].startswith("evidence/")), None):
             raise OutputError(f"{problem['path']} is {problem['problem']} since the seal", source=run.run_id)
     data = run.read_derived("verdict.json")
-    if kind == "approve_baseline" and data["gate"] != "open":
-        _refuse_closed(run.run_id, data["reasons"])
+    if kind == "approve_baseline" and not approvable(data):
+        raise ConfigError(_why_closed(run.run_id, data["reasons"]))
     if kind == "revoke_baseline":
         _refuse_unapproved(run)
     if not by.strip():
@@ -386,15 +397,17 @@ def _refuse_unapproved(run: RunDirectory) -> None:
         raise ConfigError(f"{run.run_id} is not approved: there is nothing to take back")
 
 
-def _refuse_closed(run_id: str, reasons: Sequence[Mapping[str, Any]]) -> None:
-    """Raise ConfigError unless a missing baseline is all that closes the gate."""
-    closing = [reason for reason in reasons if reason.get("blocks") is not False]
-    others = [reason for reason in closing if reason["code"] != Code.NO_BASELINE]
-    if closing and not others:
-        return
+def approvable(verdict: Mapping[str, Any]) -> bool:
+    """Say whether a run of this verdict.json may become part of the baseline, by what closes its gate."""
+    closing = [reason for reason in verdict["reasons"] if reason.get("blocks") is not False]
+    return verdict["gate"] == "open" or (bool(closing) and all(one["code"] == Code.NO_BASELINE for one in closing))
+
+
+def _why_closed(run_id: str, reasons: Sequence[Mapping[str, Any]]) -> str:
+    others = [one for one in reasons if one.get("blocks") is not False and one["code"] != Code.NO_BASELINE]
     first = f" by {others[0]['verdict']} {others[0]['code']} at {others[0]['place']}" if others else ""
     more = f" and {len(others) - 1} more" if len(others) > 1 else ""
-    raise ConfigError(
+    return (
         f"{run_id}: its gate is closed{first}{more}; a run becomes baseline when its gate is open, or closed by "
         "nothing but a missing baseline: mend or waive what closes it, and measure again"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -74,7 +75,12 @@ def add_commands(commands: Commands[argparse.ArgumentParser]) -> None:
 def _compare(chosen: argparse.Namespace) -> int:
     from plumbline.tracking.comparison import compare  # noqa: PLC0415
 
-    found = compare(stages.find_run(chosen.a), stages.find_run(chosen.b))
+    runs = stages.find_run(chosen.a), stages.find_run(chosen.b)
+    for run in runs:
+        if problem := next(iter(run.problems()), None):
+            what = f"{problem['path']} is {problem['problem']} since the seal: see plumbline verify"
+            print(f"warning: {run.run_id}: {what}", file=sys.stderr)
+    found = compare(*runs)
     print(json.dumps(found.to_plain(), indent=1, ensure_ascii=False) if chosen.json else found.text())
     return ExitCode.OK
 

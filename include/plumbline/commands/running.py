@@ -207,7 +207,8 @@ def print_verdict(run: RunDirectory, verdict: dict[str, Any], most: int = 20) ->
         print(f"  … and {len(rows) - most} more in the report")
     if new:
         print(f"  WARN     no_baseline          {_have(new)} no reference here and no approved history yet;")
-        print(f"{'':32}when they look right: plumbline approve {verdict['run_id']} --by NAME")
+        if stages.approvable(verdict):
+            print(f"{'':32}when they look right: plumbline approve {verdict['run_id']} --by NAME")
     report = run.derived / "report.html"
     root = project_root()
     shown = report.relative_to(root) if report.is_relative_to(root) else report

@@ -49,7 +49,7 @@ def new_run_id(now: datetime | None = None) -> str:
 def run_time(run_id: str) -> datetime:
     """Give the time that a run id was made. Raises ConfigError for what is not a run id."""
     if not RUN_ID.match(run_id):
-        raise ConfigError(f"not a run id: {run_id!r} (YYYYMMDDTHHMMSSZ-xxxxxx)")
+        raise ConfigError(f"not a run id: {run_id!r} (YYYYMMDDTHHMMSSZ-xxxxxx); a run's folder keeps its name")
     return datetime.strptime(run_id[:16], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
 
 
