@@ -261,7 +261,9 @@ _CURED_BY: Mapping[Code, tuple[str, ...]] = {
 }
 _TELLING_NORMAL = ("Preempted", "TaintManagerEviction", "Evicted", "NodeNotReady", "DeletionByPodGC")
 _PULLING = ("BackOff", "Failed", "InspectFailed", "ErrImageNeverPull")
-_IGNORED = ("Unhealthy", "ProbeWarning", "DNSConfigForming", "FailedToRetrieveImagePullSecret", "ImageGCFailed")
+_IGNORED = (
+    "Unhealthy", "ProbeWarning", "DNSConfigForming", "MissingClusterDNS", "FailedToRetrieveImagePullSecret", "ImageGCFailed",
+)  # fmt: skip
 
 
 def _of_scheduling(status: Mapping[str, Any], events: Sequence[KubeEvent]) -> Iterator[Finding]:
