@@ -262,7 +262,8 @@ _CURED_BY: Mapping[Code, tuple[str, ...]] = {
 _TELLING_NORMAL = ("Preempted", "TaintManagerEviction", "Evicted", "NodeNotReady", "DeletionByPodGC")
 _PULLING = ("BackOff", "Failed", "InspectFailed", "ErrImageNeverPull")
 _IGNORED = (
-    "Unhealthy", "ProbeWarning", "DNSConfigForming", "MissingClusterDNS", "FailedToRetrieveImagePullSecret", "ImageGCFailed",
+    "Unhealthy", "ProbeWarning", "DNSConfigForming", "MissingClusterDNS", "FailedToRetrieveImagePullSecret",
+    "ImageGCFailed",
 )  # fmt: skip
 
 
