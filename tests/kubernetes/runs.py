@@ -25,6 +25,11 @@ PYTHON = str(getattr(sys, "_base_executable", sys.executable))
 WAITS = {"start_s": 20, "unschedulable_s": 1, "orphan_s": 3, "node_lost_s": 1, "grace_s": 5, "outage_s": 20}
 
 
+UNTIL_THE_END = "n=0; while [ ! -e ../../../end ] && [ $n -lt 450 ]; do sleep 0.2; n=$((n+1)); done"
+"""What a benchmark does until a test lets it end, by a file in the run's folder. It ends by itself after 90 s: where a
+test kills what started it, nobody else ends it."""
+
+
 def shell(script: str) -> tuple[str, ...]:
     """Give the argv of a benchmark of one node."""
     return ("sh", "-c", script)

@@ -17,6 +17,7 @@ import pytest
 from plumbline.tracking.run_directory import RunDirectory
 from tests.kubernetes.fake import FakeCluster
 from tests.kubernetes.runs import (
+    UNTIL_THE_END,
     finish,
     launches,
     log,
@@ -36,6 +37,8 @@ def _cluster(tmp_path: Path) -> Iterator[FakeCluster]:
         for number in range(1, 5):
             cluster.add_node(f"n{number}", 8)
         yield cluster
+    for run in (tmp_path / "results").glob("*/*/*"):
+        (run / "end").touch()  # for what a test has killed the parents of
 
 
 def nothing_is_left(cluster: FakeCluster) -> bool:
@@ -113,7 +116,7 @@ def begin(
 ) -> RunDirectory:
     """Prepare a batch whose benchmark leaves a mark on every node, then ends at once or when `let_end` says so."""
     results = tmp_path / "results"
-    wait = "" if at_once else "while [ ! -e ../../../end ]; do sleep 0.1; done; "
+    wait = "" if at_once else f"{UNTIL_THE_END}; "
     script = f"touch ../../../began-$PLUMBLINE_NODE; {wait}echo done"
     images = {"launcher": "registry.example/launcher@sha256:" + "c" * 64}
     return prepare(results, launches(groups, script, timeout_s=90.0), {"images": images, **changes}, nodes)

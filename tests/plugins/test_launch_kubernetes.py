@@ -16,7 +16,18 @@ from typing import Any
 import pytest
 from tests.kubernetes.fake import FakeCluster
 from tests.kubernetes.profiles import EVERYTHING
-from tests.kubernetes.runs import ROOT, api_of, launches, outcomes, pod, prepare, records, start, wait_for
+from tests.kubernetes.runs import (
+    ROOT,
+    UNTIL_THE_END,
+    api_of,
+    launches,
+    outcomes,
+    pod,
+    prepare,
+    records,
+    start,
+    wait_for,
+)
 
 from plumbline.execution import kubernetes
 from plumbline.kubernetes import batch_pod, lease
@@ -215,7 +226,7 @@ def test_a_log_that_is_missing_loses_nothing(cluster: FakeCluster, tmp_path: Pat
 def test_a_second_try_goes_on_with_the_pod_of_the_first(
     cluster: FakeCluster, tmp_path: Path, groups: list[list[str]]
 ) -> None:
-    run = begin(cluster, tmp_path, groups, "while [ ! -e ../../../end ]; do sleep 0.1; done")
+    run = begin(cluster, tmp_path, groups, UNTIL_THE_END)
     name = start(cluster, run)  # as a worker that was killed since has left it
     begun(run, groups)
     threading.Timer(1.0, (run.path / "end").touch).start()
