@@ -38,7 +38,7 @@ def test_a_night_on_kubernetes(
         }  # fmt: skip
         cluster.suite["node_counts"] = counts
         # Clients of several nodes begin together within a second, on a busy machine within more.
-        cluster.benchmarks(("fio", {**FIO, "runtime_s": 1.0 if len(nodes) == 1 else 5.0}))
+        cluster.benchmarks(("fio", {**FIO, "runtime_s": 1.0 if len(nodes) == 1 else 3.0}))
         result = cluster.measure()
         assert {r["outcome"] for r in result.records.values()} == {"exited"}, result.records
         assert fake.store.all("pods") == []

@@ -211,7 +211,7 @@ def claim(evidence: Path, spec: LaunchSpec, attempt: int) -> Path:
 def without_answer(evidence: Path, specs: Sequence[LaunchSpec]) -> list[LaunchSpec]:
     """Give the launches that nothing has answered yet. One look at the folder, and at the records of these alone."""
     paths: dict[str, list[Path]] = defaultdict(list)
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(OSError):
         for path in (evidence / "records").iterdir():
             if path.suffix == ".json":
                 paths[path.name.rpartition(".a")[0]].append(path)
