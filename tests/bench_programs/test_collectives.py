@@ -125,6 +125,7 @@ def test_a_rank_that_dies_ends_the_run_and_no_table_is_complete():
     done = start("--nodes", "2", "--operations", "all_reduce", *SMALL, code=CRASHING)
     assert done.returncode == 2
     assert "plumbline: error: rank" in done.stderr
+    assert "# Collective test starting: all_reduce" in done.stdout, "what was about to run is said first"
     items = list(read("nccl_tests", Source.of_text(done.stdout)))
     assert items[-1].status in (Status.INCOMPLETE, Status.NOT_STARTED)
 

@@ -145,7 +145,7 @@ class Report:
         group = "     time   algbw   busbw  #wrong"
         units = "     (us)  (GB/s)  (GB/s)        "
         print("#       size         count      type   redop    root" + group * len(places))
-        print("#        (B)    (elements)                        " + "  " + units * len(places))
+        print("#        (B)    (elements)                        " + "  " + units * len(places), flush=True)
 
     def row(self, size: int, count: int, cells: Sequence[tuple[float, float, float, int | None]]) -> None:
         """Write one row; each placement has (time in us, algorithm and bus bandwidth in GB/s, wrong elements)."""
@@ -169,6 +169,7 @@ def measure(bench: Bench, options: argparse.Namespace, operation: Operation) -> 
     """Sweep one operation. Gives the number of measurements with wrong results (0 on ranks other than 0)."""
     places = (False, True) if options.in_place and operation.in_place else (False,)
     report = Report(options, operation, places) if bench.rank == 0 else None
+    bench.synchronize()  # what is about to run is said before any rank can die of it
     element_bytes = bench.dtype.itemsize
     for asked in sizes(options.min_bytes, options.max_bytes, options.step_factor):
         count = count_of(operation, asked, bench.ranks, element_bytes)
