@@ -106,7 +106,7 @@ def test_what_this_program_writes_is_what_the_benchmark_reads(storage: Path, wor
     from plumbline.model import Contends, Device, LaunchSpec, Origin
 
     params = resolve_params(
-        benchmark("fio"), {"size": "4M", "runtime_s": 1.0, "ramp_s": 0.0, "jobs": "seq_write,rand_read"}, "test"
+        benchmark("fio"), {"size": "4M", "runtime_s": 3.0, "ramp_s": 0.0, "jobs": "seq_write,rand_read"}, "test"
     )
     placement = Placement(
         launcher="local", device=Device.CPU, origin=Origin.MEASURED, nodes=("n0", "n1"), accelerators_per_node=1,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOTS = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
 _COMMAS = re.compile(r"[,\s]+")
@@ -18,8 +18,7 @@ def _plain(status: str) -> str:
     return status.strip().lower()
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(NamedTuple):
     """One status, of one test on one entity (or on a list of GPUs, or on none in particular)."""
 
     test: str
@@ -31,6 +30,11 @@ class Result:
     info: tuple[str, ...] = ()
     host: str | None = None
 
+    @property
+    def kind(self) -> str:
+        """The status in lower case."""
+        return _plain(self.status)
+
     def has(self, *words: str) -> bool:
         """Say whether the status begins with one of the words, in any case."""
         return _plain(self.status).startswith(words)
@@ -38,7 +42,7 @@ class Result:
     @property
     def contradiction(self) -> str | None:
         """What a passed test says against itself (NVIDIA/DCGM issue 284), or None."""
-        if not self.has("pass"):
+        if not (self.warnings or self.info) or not self.has("pass"):
             return None
         return next((text for text in self.warnings), None) or next(filter(_EXCUSE.search, self.info), None)
 
@@ -56,26 +60,25 @@ class Diagnosis:
     """Why the diagnostic could not run."""
     results: list[Result] = field(default_factory=list)
     summaries: dict[str, Result] = field(default_factory=dict)
-    order: list[str] = field(default_factory=list)
-
-    @property
-    def statuses(self) -> list[str]:
-        """Every status in it, those of the summaries too."""
-        return [result.status for result in self.everything]
+    tests: dict[str, list[Result]] = field(default_factory=dict)
+    """The results of each test, in the document's order."""
 
     @property
     def everything(self) -> list[Result]:
         """Every result, and every summary."""
         return [*self.results, *self.summaries.values()]
 
-    def of(self, test: str) -> list[Result]:
-        """Give the results of one test."""
-        return [result for result in self.results if result.test == test]
 
-
-def is_body(part: Mapping[str, Any]) -> bool:
-    """Say whether an object is one run's document."""
-    return any(root in part and isinstance(part[root], (dict, str)) for root in ROOTS)
+def diagnoses_in(value: Any, depth: int = 6) -> Iterator[Diagnosis]:
+    """Read the runs' documents in a document, which may be one itself, outermost first."""
+    if isinstance(value, dict):
+        if any(isinstance(value.get(root), (dict, str)) for root in ROOTS):
+            yield diagnosis_of(value)
+        value = [below for key, below in value.items() if key != "test_categories"]
+    if depth > 0:
+        for item in value:
+            if isinstance(item, (dict, list)):
+                yield from diagnoses_in(item, depth - 1)
 
 
 def diagnosis_of(document: Mapping[str, Any]) -> Diagnosis:
@@ -91,9 +94,9 @@ def diagnosis_of(document: Mapping[str, Any]) -> Diagnosis:
         for test in dicts(category.get("tests")):
             name = str(test.get("name", "unnamed"))
             where = str(category.get("category", ""))
-            if name not in diagnosis.order:
-                diagnosis.order.append(name)
-            diagnosis.results += [_result(name, where, entry) for entry in dicts(test.get("results"))]
+            results = [_result(name, where, entry) for entry in dicts(test.get("results"))]
+            diagnosis.results += results
+            diagnosis.tests.setdefault(name, []).extend(results)
             if isinstance(test.get("test_summary"), dict):
                 diagnosis.summaries[name] = _result(name, where, test["test_summary"])
     return diagnosis

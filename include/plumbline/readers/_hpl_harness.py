@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from plumbline.model import Scalar
 from plumbline.readers._hpl_lines import (
     Banner,
     Line,
@@ -19,7 +18,6 @@ from plumbline.readers._hpl_lines import (
     residual,
     row,
 )
-from plumbline.readers.reading import Reading
 
 _FINISHED = re.compile(r"\s*Finished\s+(\d{1,9}) tests with the following results:")
 _COUNT = re.compile(
@@ -229,34 +227,3 @@ class Tally:
         if self.footers and self.completed == 0:
             found.append("no test was completed")
         return found
-
-
-class Numbering:
-    """Gives readings their `run` (from 0) once there is more than one test; the first test's wait for the second."""
-
-    def __init__(self) -> None:
-        """Start before the first test."""
-        self.runs = 0
-        self._first: list[Reading] = []
-
-    def number(self, params: dict[str, Scalar]) -> dict[str, Scalar]:
-        """Give the coordinates of the next test's readings."""
-        if self.runs:
-            params["run"] = self.runs
-        return params
-
-    def add(self, readings: list[Reading]) -> list[Reading]:
-        """Take one test's readings, numbered; give those that are ready."""
-        self.runs += 1
-        if self.runs == 1:
-            self._first = readings
-            return []
-        if self.runs == 2:
-            first, self._first = self._first, []
-            return [*(Reading(r.indicator, r.value, r.unit, {**r.params, "run": 0}) for r in first), *readings]
-        return readings
-
-    def rest(self) -> Iterator[Reading]:
-        """Give what still waits, unnumbered: there was only one test."""
-        if self.runs == 1:
-            yield from self._first

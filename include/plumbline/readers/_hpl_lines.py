@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import math
 import re
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate
 from typing import NamedTuple
 
 from plumbline.readers.framing import strip_prefix
@@ -49,6 +47,11 @@ _MARKS = re.compile(
 _MORE_MARKS = (b" tests ", b" b=", b"   pass", b"   fail", b".. PASSED")
 """A line without a mark is no record. Few and mostly upper case, so that a scan for them costs little."""
 _BLOCK_BYTES = 256 << 10
+_PROGRESS_BYTES = 8 << 10
+"""Where in a block its last line of progress is looked for."""
+_OVERLONG_KEPT = 16
+_STRIDE = LONGEST_RECORD_BYTES // 2
+"""A longer line spans one of these steps whole."""
 _TROUBLE = re.compile(
     r"HPL ERROR|>>> .{1,200} <<<|^ERROR:|MPI_ABORT was invoked|(?:mpirun|mpiexec|prterun) noticed|exited on signal|"
     r"Primary job +terminated|not enough slots|[Ss]egmentation fault|Bus error|^Killed\b|Illegal instruction|"
@@ -92,50 +95,51 @@ class Log:
     def __init__(self, source: Source) -> None:
         """Take over reading of `source`."""
         self._source = source
-        self._head: list[bytes] = []
-        self._tail: list[list[bytes]] = []
+        self._head = b""
+        self._tail: list[bytes] = []
         self._progress = b""
 
     def records(self) -> Iterator[Line]:
         """Give the lines that may be records, in order."""
-        held: bytes | None = None
-        for block in self._blocks():
-            for raw in _marked(block):
-                if held is not None:
-                    yield _line(held, True)
-                held = raw
-            if held is not None and held is not block[-1]:
-                yield _line(held, True)
-                held = None
-        if held is not None:
-            yield _line(held, self._source.ends_whole)
+        for block, whole in self._blocks():
+            for text in _marked(block):
+                # No line of these tools starts with one word and a colon: a host name there is pdsh's or a collector's.
+                yield Line(strip_prefix(text, hosts=True), whole)
 
-    def _blocks(self) -> Iterator[list[bytes]]:
-        block: list[bytes] = []
+    def _blocks(self) -> Iterator[tuple[bytes, bool]]:
+        """Give some hundred KiB of lines at a time, and whether they are whole; a last one without its end is alone."""
+        parts: list[bytes] = []
         size = 0
-        for raw in self._source.byte_lines():
-            block.append(raw if len(raw) <= LONGEST_RECORD_BYTES else raw[:16])
-            size += len(raw)
+        for block in self._source.blocks():
+            if parts and not self._source.ends_whole:
+                yield self._kept(parts), True
+                parts = []
+            parts.append(block)
+            size = size + len(block) if len(parts) > 1 else len(block)
             if size >= _BLOCK_BYTES:
-                self._keep(block)
-                yield block
-                block, size = [], 0
-        if block:
-            self._keep(block)
-            yield block
+                yield self._kept(parts), self._source.ends_whole
+                parts = []
+        if parts:
+            yield self._kept(parts), self._source.ends_whole
 
-    def _keep(self, block: list[bytes]) -> None:
-        self._head = self._head or block
+    def _kept(self, parts: list[bytes]) -> bytes:
+        """Join a block without its overlong lines, and keep it as the newest."""
+        block = parts[0] if len(parts) == 1 else b"\n".join(parts)
+        if any(
+            block.find(b"\n", at, at + _STRIDE) < 0 for at in range(0, len(block), _STRIDE)
+        ):  # else none is overlong
+            lines = block.split(b"\n")
+            block = b"\n".join(raw if len(raw) <= LONGEST_RECORD_BYTES else raw[:_OVERLONG_KEPT] for raw in lines)
+        self._head = self._head or block[:_BLOCK_BYTES]
         self._tail = [*self._tail[-1:], block]
-        for raw in reversed(block[-40:]):
-            if b"Prog=" in raw or b"Fraction=" in raw:
-                self._progress = raw
-                break
+        last = block[block.rfind(b"\n", 0, max(len(block) - _PROGRESS_BYTES, 0)) + 1 :]
+        if b"Prog=" in last or b"Fraction=" in last:
+            self._progress = next(raw for raw in reversed(last.split(b"\n")) if b"Prog=" in raw or b"Fraction=" in raw)
+        return block
 
     def progress(self) -> dict[str, float] | None:
         """Give {'fraction': 0 to 1, 'gflops': the running rate} of the newest progress line: never a result."""
-        backwards = (raw for block in reversed(self._tail) for raw in reversed(block))
-        newest = next((raw for raw in backwards if b"Prog=" in raw or b"Fraction=" in raw), self._progress)
+        newest = next((raw for raw in self._backwards() if b"Prog=" in raw or b"Fraction=" in raw), self._progress)
         if not newest:
             return self._other_progress()
         text = strip_ansi(newest.decode("utf-8", "replace"))
@@ -149,8 +153,12 @@ class Log:
                 break
         return found or None
 
+    def _backwards(self) -> Iterator[bytes]:
+        """Give the newest lines, the last first."""
+        return (raw for block in reversed(self._tail) for raw in reversed(block.split(b"\n")))
+
     def _other_progress(self) -> dict[str, float] | None:
-        for raw in (raw for block in reversed(self._tail) for raw in reversed(block) if raw[:9].strip()[:1].isdigit()):
+        for raw in (raw for raw in self._backwards() if raw[:9].strip()[:1].isdigit()):
             text = strip_prefix(raw.decode("utf-8", "replace"))
             for match in (match for pattern in _OTHER_PROGRESS if (match := pattern.match(text))):
                 found = {"fraction": round(float(match[1]) / 100, 8)}
@@ -160,32 +168,33 @@ class Log:
     def trouble(self) -> str | None:
         """Give the newest line that tells of an error which ends a run (abort, signal, out of memory), or None."""
         for block in (*reversed(self._tail), self._head):
-            text = strip_ansi(b"\n".join(block).decode("utf-8", "replace"))
+            text = strip_ansi(block.decode("utf-8", "replace"))
             if found := deque(_TROUBLE.finditer(text), maxlen=1):
                 start, end = text.rfind("\n", 0, found[0].start()) + 1, text.find("\n", found[0].end())
                 return strip_prefix(text[start : end if end >= 0 else None]).strip()[:200]
         return None
 
 
-def _marked(block: list[bytes]) -> Iterator[bytes]:
-    """Give the lines of a block that hold a mark. One scan of the joined block is far cheaper than one a line."""
-    joined = b"\n".join(block)
-    places = [match.start() for match in _MARKS.finditer(joined)]
+def _marked(block: bytes) -> list[str]:
+    """Give the lines of a block that hold a mark, without colours. One scan of all is far cheaper than one a line."""
+    places = [match.start() for match in _MARKS.finditer(block)]
     for mark in _MORE_MARKS:
-        at = joined.find(mark)
+        at = block.find(mark)
         while at >= 0:
             places.append(at)
-            at = joined.find(mark, at + 1)
-    if not places:
-        return
-    ends = list(accumulate(len(raw) + 1 for raw in block))
-    for index in sorted({bisect_right(ends, place) for place in places}):
-        yield block[index]
-
-
-def _line(raw: bytes, whole: bool) -> Line:
-    # No line of these tools starts with one word and a colon, so a host name there is pdsh's or a collector's.
-    return Line(strip_prefix(strip_ansi(raw.decode("utf-8", "replace")), hosts=True), whole)
+            at = block.find(mark, at + 1)
+    places.sort()
+    found: list[bytes] = []
+    end = -1
+    for place in places:
+        if place > end:
+            start = block.rfind(b"\n", 0, place) + 1
+            end = block.find(b"\n", place)
+            end = end if end >= 0 else len(block)
+            found.append(block[start:end])
+    if not found:
+        return []
+    return [strip_ansi(text) for text in b"\n".join(found).decode("utf-8", "replace").split("\n")]
 
 
 @dataclass(frozen=True, slots=True)

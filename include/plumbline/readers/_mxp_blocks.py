@@ -38,6 +38,7 @@ _REFERENCE_NAMES = {
 }  # fmt: skip
 _FUGAKU_SIZE = re.compile(r"\s*n=(\d{1,12}) b=(\d{1,9}) r=(\d{1,9}) c=(\d{1,9})\s*$")
 _FUGAKU = re.compile(r"\s*(\S+) sec\. (\S+) GFlop/s resid = +(\S+) hpl-harness = (\S+)")
+_PARAMS = ("N", "NB", "P", "Q", "variant", "precision")
 _RATES = (
     "performance", "performance_per_gpu", "performance_lu", "performance_lu_per_gpu", "matmul_rate", "gemm_per_gpu",
     "gemm_per_gpu_min",
@@ -90,10 +91,8 @@ class Solve:
 
     def params(self) -> dict[str, Scalar]:
         """Give the coordinates of this solve's readings."""
-        found: dict[str, Scalar | None] = {
-            "N": self.n, "NB": self.nb, "P": self.p, "Q": self.q, "variant": self.variant, "precision": self.precision,
-        }  # fmt: skip
-        return {key: value for key, value in found.items() if value is not None}
+        values = (self.n, self.nb, self.p, self.q, self.variant, self.precision)
+        return {name: value for name, value in zip(_PARAMS, values, strict=True) if value is not None}
 
     def readings(self, params: dict[str, Scalar]) -> Iterator[Reading]:
         """Give every number that is there."""
@@ -111,8 +110,6 @@ class Solve:
 
     def summary(self) -> dict[str, Any]:
         """Give this solve as facts."""
-        if not self.measured:
-            return {}
         shown = {
             "N": self.n, "NB": self.nb, "NPROW": self.p, "NPCOL": self.q, "tv": self.variant, "sloppy": self.sloppy,
             "gflops": self.performance, "lu_gflops": self.performance_lu, "per_gpu": self.performance_per_gpu,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from plumbline.readers._json_documents import find_documents
+from plumbline.readers._json_documents import Documents
 from plumbline.readers._nvbandwidth_matrix import Matrix
 from plumbline.readers._nvbandwidth_text import Outcome
 
@@ -22,14 +22,15 @@ _PARTS = {"read": ("_read1", "_read2", "_total"), "write": ("_write1", "_write2"
 
 def read_report(text: str, outcome: Outcome, most_bytes: int) -> None:
     """Add what a report says to an outcome. A report that was cut adds a problem only."""
-    found = find_documents(text[:most_bytes], '"nvbandwidth"')
-    if not found.objects:
+    found = Documents(text[:most_bytes], '"nvbandwidth"')
+    objects = list(found)
+    if not objects:
         if '"nvbandwidth"' in text:
             outcome.touched = True
             outcome.problems.append("the report is cut short")
         return
     # An error on the way prints the report once more when it is whole: the last one tells all.
-    root = found.objects[-1].get("nvbandwidth")
+    root = objects[-1].get("nvbandwidth")
     outcome.touched = True
     if found.cut or not isinstance(root, dict):
         outcome.problems.append("the report is damaged or cut")

@@ -8,15 +8,15 @@ Source: NVIDIA/DCGM, dcgmi/Diag.cpp of 2.2 to 4.6 and nvvs/include/NvvsJsonStrin
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from plumbline.errors import OutputError
 from plumbline.model import Params, Scalar
-from plumbline.readers._dcgm_results import ROOTS, Diagnosis, Result, diagnosis_of, is_body
+from plumbline.readers._dcgm_results import ROOTS, Diagnosis, Result, diagnoses_in
 from plumbline.readers._expectations import expected_count, expected_words
-from plumbline.readers._json_documents import inner_objects, read_documents
+from plumbline.readers._json_documents import Documents
+from plumbline.readers._numbering import Numbering
 from plumbline.readers._quantities import is_blank
 from plumbline.readers.reading import Completeness, Fact, Item, Reading, Status
 from plumbline.readers.source import Source
@@ -79,6 +79,8 @@ _REFUSED = re.compile(
     re.MULTILINE,
 )
 _MOST_WARNINGS = 200
+_RANKS = ("pass", "skip", "not_run", "warn", "fail")
+"""Which of several diagnoses is the worst."""
 
 
 def sniff(head: str) -> float:
@@ -91,43 +93,139 @@ def sniff(head: str) -> float:
 def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
     """Give the numbers of the tests' info texts. Params: test, gpu, direction, and run with several iterations."""
     text = source.text()
-    found = read_documents(text, "Diagnostic", _document)
-    diagnoses = [diagnosis for document in found.objects for diagnosis in document.diagnoses]
     refused = None if '"test_categories"' in text or '"runtime_error"' in text else _REFUSED.search(text)
-    if not diagnoses or refused:
-        if refused:
-            yield Fact("runtime_error", refused[1].strip())
-            yield Completeness(NAME, Status.NOT_STARTED, {}, {"tests": 0}, refused[1].strip())
-            return
-        why = "the JSON stops before its end" if found.cut else "no diagnostic in JSON"
+    if refused:
+        yield Fact("runtime_error", refused[1].strip())
+        yield Completeness(NAME, Status.NOT_STARTED, {}, {"tests": 0}, refused[1].strip())
+        return
+    documents, book, numbering = Documents(text, "Diagnostic"), _Book(expect), Numbering()
+    for document in documents:
+        for diagnosis in diagnoses_in(document):
+            place = numbering.number({})
+            yield from numbering.add([item for result in diagnosis.results for item in _readings(result, place)])
+            book.enter(diagnosis)
+        book.enter_document(document)
+    yield from numbering.rest()
+    if book.worst is None:
+        why = "the JSON stops before its end" if documents.cut else "no diagnostic in JSON"
         if _NOT_JSON.search(text):
             why = "a table, not JSON: run dcgmi diag with -j"
         raise OutputError(why, source=source.name, excerpt=text.strip()[:80])
-    several = len(diagnoses) > 1
-    for number, diagnosis in enumerate(diagnoses):
-        for result in diagnosis.results:
-            yield from _readings(result, {"run": number} if several else {})
-    yield from _facts(diagnoses, found.objects)
-    yield _completeness(diagnoses, found.objects, expect, cut=found.cut)
+    yield from _facts(book, book.worst)
+    yield _completeness(book, cut=documents.cut)
 
 
-@dataclass(frozen=True, slots=True)
-class _Document:
-    """What is kept of one JSON document."""
+class _Kinds:
+    """Which statuses were seen, and what they make together."""
 
-    diagnoses: Sequence[Diagnosis]
-    has_iterations: bool
-    failure: str | None
-    """What its overall result says, where that is Fail."""
+    def __init__(self) -> None:
+        """Start before the first."""
+        self._seen: set[str] = set()
+
+    def add(self, kind: str) -> None:
+        """Take a status in lower case."""
+        self._seen.add(kind)
+
+    def add_all(self, other: _Kinds) -> None:
+        """Take what another has seen."""
+        self._seen |= other._seen
+
+    @property
+    def overall(self) -> str:
+        """The worst that counts: a test that was skipped says nothing, unless all were."""
+        for word in ("fail", "warn"):
+            if any(kind.startswith(word) for kind in self._seen):
+                return word
+        if "pass" in self._seen:
+            return "pass"
+        return "skip" if any(kind.startswith("skip") for kind in self._seen) else "not_run"
 
 
-def _document(document: Mapping[str, Any]) -> _Document:
-    failed = str(document.get("Overall Result", "")).lower() == "fail"
-    return _Document(
-        [diagnosis_of(part) for part in inner_objects(document) if is_body(part)],
-        "iterations" in document,
-        f"the overall result is Fail: {document.get('warning', 'no reason given')}" if failed else None,
-    )
+class _Book:
+    """What is kept of all diagnoses, so that only one of them is held: the worst, the first of these."""
+
+    def __init__(self, expect: Mapping[str, Scalar]) -> None:
+        """Start before the first; `expect` says what each must hold."""
+        self.expected = {key: value for key, value in expect.items() if key in EXPECTATIONS}
+        self.iterations = expected_count(expect, "iterations")
+        self._gpus, self._wanted = expected_count(expect, "gpus"), expected_words(expect, "tests")
+        self.worst: Diagnosis | None = None
+        self._rank = -1
+        self.kinds = _Kinds()
+        self.runs = self.results = self.tests = 0
+        self.failed: set[str] = set()
+        self.skipped: set[str] = set()
+        self.warnings: dict[str, None] = {}
+        self.contradictions: dict[str, str] = {}
+        self.has_iterations = False
+        self.runtime_error: str | None = None
+        self._failure: str | None = None
+        self._verdict: str | None = None
+        self._problem: str | None = None
+
+    def enter(self, diagnosis: Diagnosis) -> None:
+        """Take the next diagnosis."""
+        kinds = _Kinds()
+        for result in diagnosis.everything:
+            kind = result.kind
+            kinds.add(kind)
+            if kind.startswith("fail"):
+                self.failed.add(result.test)
+                self._failure = self._failure or _told(result)
+            elif kind.startswith("skip"):
+                self.skipped.add(result.test)
+            if result.warnings and len(self.warnings) < _MOST_WARNINGS:
+                self.warnings |= dict.fromkeys(result.warnings)
+            if (against := result.contradiction) is not None:
+                self.contradictions[result.test] = against
+        self.kinds.add_all(kinds)
+        if (rank := _RANKS.index(kinds.overall)) > self._rank:
+            self.worst, self._rank = diagnosis, rank
+        if self.runs == 0:
+            self.tests = len(diagnosis.tests)
+        self.runs += 1
+        self.results += len(diagnosis.results)
+        self.runtime_error = self.runtime_error or diagnosis.runtime_error
+        self._problem = self._problem or next(self._problems(diagnosis, kinds.overall), None)
+
+    def enter_document(self, document: Mapping[str, Any]) -> None:
+        """Take what a whole document says of its runs."""
+        self.has_iterations |= "iterations" in document
+        if str(document.get("Overall Result", "")).lower() == "fail":
+            self._verdict = self._verdict or f"the overall result is Fail: {document.get('warning', 'no reason given')}"
+
+    @property
+    def failure(self) -> str | None:
+        """What the tool itself calls a failure, the most telling first, or None."""
+        return self.runtime_error or self._failure or self._verdict
+
+    @property
+    def problem(self) -> str | None:
+        """Name what is missing, iterations, tests, GPUs, or None."""
+        if self.iterations not in (None, self.runs):
+            return f"{self.runs} iterations, {self.iterations} expected"
+        return self._problem
+
+    def _problems(self, diagnosis: Diagnosis, overall: str) -> Iterator[str]:
+        named = {test.lower(): test for test in diagnosis.tests} if self._wanted else {}
+        for name in self._wanted:
+            if name.lower() not in named:
+                yield f"test {name} is not there; there are: {', '.join(diagnosis.tests) or 'none'}"
+            elif any(not r.has("pass", "warn", "fail") for r in _shown(diagnosis, named[name.lower()])):
+                yield f"test {name} was skipped or did not run"
+        yield from _unjudged(diagnosis, self._gpus)
+        for result in diagnosis.everything:
+            if (text := result.contradiction) is not None:
+                yield f"test {result.test} passed, but says: {text[:200]}"
+        if overall in ("skip", "not_run"):
+            yield "every test was skipped" if diagnosis.everything else "no test ran"
+
+
+def _told(result: Result) -> str:
+    """Say which test failed where, and what it says of it."""
+    on = f" on {result.group or 'entity'} {', '.join(result.entities)}" if result.entities else ""
+    said = f": {result.warnings[0][:200]}" if result.warnings else ""
+    return f"test {result.test} failed{on}{said}"
 
 
 def _readings(result: Result, run: Params) -> Iterator[Reading]:
@@ -158,47 +256,31 @@ def _reading(indicator: str, number: str, gpu: str | None, result: Result, extra
         yield Reading(indicator, value, INDICATORS[indicator][0], place)
 
 
-def _overall(statuses: Sequence[str]) -> str:
-    kinds = {status.strip().lower() for status in statuses}
-    for word, name in (("fail", "fail"), ("warn", "warn")):
-        if any(kind.startswith(word) for kind in kinds):
-            return name
-    if "pass" in kinds:
-        return "pass"
-    return "skip" if any(kind.startswith("skip") for kind in kinds) else "not_run"
-
-
-def _facts(diagnoses: Sequence[Diagnosis], documents: Sequence[_Document]) -> Iterator[Fact]:
-    diagnosis = max(diagnoses, key=lambda one: _rank(_overall(one.statuses)))
+def _facts(book: _Book, diagnosis: Diagnosis) -> Iterator[Fact]:
     yield Fact("root", diagnosis.root)
     for name, told in (("version", diagnosis.version), ("driver", diagnosis.driver)):
         if told is not None:
             yield Fact(name, told)
-    yield Fact("overall", _overall([status for one in diagnoses for status in one.statuses]))
-    everything = [result for one in diagnoses for result in one.everything]
-    yield Fact("has_skip", any(result.has("skip") for result in everything))
-    yield Fact("tests", {test: _test(diagnosis, test) for test in diagnosis.order})
+    yield Fact("overall", book.kinds.overall)
+    yield Fact("has_skip", bool(book.skipped))
+    yield Fact("tests", {test: _test(diagnosis, test) for test in diagnosis.tests})
     yield Fact("results", [_plain(result) for result in diagnosis.results])
     if entities := diagnosis.listed:
         yield Fact("entities", entities)
-    yield Fact("failed", sorted({result.test for result in everything if result.has("fail")}))
-    yield Fact("skipped", sorted({result.test for result in everything if result.has("skip")}))
-    if warnings := [text for result in everything for text in result.warnings]:
-        yield Fact("warnings", list(dict.fromkeys(warnings))[:_MOST_WARNINGS])
-    if errors := [one.runtime_error for one in diagnoses if one.runtime_error]:
-        yield Fact("runtime_error", errors[0])
-    if against := {result.test: text for result in everything if (text := result.contradiction)}:
-        yield Fact("contradictions", against)
-    if len(diagnoses) > 1 or any(document.has_iterations for document in documents):
-        yield Fact("iterations", len(diagnoses))
-
-
-def _rank(overall: str) -> int:
-    return ("pass", "skip", "not_run", "warn", "fail").index(overall)
+    yield Fact("failed", sorted(book.failed))
+    yield Fact("skipped", sorted(book.skipped))
+    if book.warnings:
+        yield Fact("warnings", list(book.warnings)[:_MOST_WARNINGS])
+    if book.runtime_error:
+        yield Fact("runtime_error", book.runtime_error)
+    if book.contradictions:
+        yield Fact("contradictions", book.contradictions)
+    if book.runs > 1 or book.has_iterations:
+        yield Fact("iterations", book.runs)
 
 
 def _test(diagnosis: Diagnosis, test: str) -> dict[str, Any]:
-    results = diagnosis.of(test)
+    results = diagnosis.tests[test]
     summary = diagnosis.summaries.get(test)
     return {"n": len(results), "results": [r.status for r in results], "summary": summary.status if summary else None}
 
@@ -210,71 +292,26 @@ def _plain(result: Result) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _completeness(
-    diagnoses: Sequence[Diagnosis],
-    documents: Sequence[_Document],
-    expect: Mapping[str, Scalar],
-    *,
-    cut: bool,
-) -> Completeness:
-    expected = {key: value for key, value in expect.items() if key in EXPECTATIONS}
-    found: dict[str, Any] = {"tests": len(diagnoses[0].order), "results": sum(len(one.results) for one in diagnoses)}
-    if len(diagnoses) > 1:
-        found["iterations"] = len(diagnoses)
+def _completeness(book: _Book, *, cut: bool) -> Completeness:
+    found: dict[str, Any] = {"tests": book.tests, "results": book.results}
+    if book.runs > 1:
+        found["iterations"] = book.runs
     status, reason = Status.COMPLETE, ""
-    if (failure := next(_failures(diagnoses, documents), None)) is not None:
-        status, reason = Status.FAILED, failure
+    if book.failure is not None:
+        status, reason = Status.FAILED, book.failure
     elif cut:
         status, reason = Status.INCOMPLETE, "a JSON document stops before its end"
-    elif (problem := next(_problems(diagnoses, expect), None)) is not None:
-        status, reason = Status.INCOMPLETE, problem
-    elif "tests" not in expect and (
-        skipped := sorted({result.test for one in diagnoses for result in one.everything if result.has("skip")})
-    ):
+    elif book.problem is not None:
+        status, reason = Status.INCOMPLETE, book.problem
+    elif "tests" not in book.expected and book.skipped:
         status = Status.UNKNOWN
-        reason = f"skipped: {', '.join(skipped)}; expect tests to say which ones matter"
-    return Completeness(NAME, status, expected, found, reason)
-
-
-def _failures(diagnoses: Sequence[Diagnosis], documents: Sequence[_Document]) -> Iterator[str]:
-    """Name what the tool itself calls a failure."""
-    for diagnosis in diagnoses:
-        if diagnosis.runtime_error is not None:
-            yield diagnosis.runtime_error
-    for diagnosis in diagnoses:
-        for result in diagnosis.everything:
-            if result.has("fail"):
-                on = f" on {result.group or 'entity'} {', '.join(result.entities)}" if result.entities else ""
-                said = f": {result.warnings[0][:200]}" if result.warnings else ""
-                yield f"test {result.test} failed{on}{said}"
-    for document in documents:
-        if document.failure is not None:
-            yield document.failure
-
-
-def _problems(diagnoses: Sequence[Diagnosis], expect: Mapping[str, Scalar]) -> Iterator[str]:
-    """Name what is missing: iterations, tests, GPUs."""
-    if (iterations := expected_count(expect, "iterations")) not in (None, len(diagnoses)):
-        yield f"{len(diagnoses)} iterations, {iterations} expected"
-    wanted = expected_words(expect, "tests")
-    for diagnosis in diagnoses:
-        named = {test.lower(): test for test in diagnosis.order}
-        for name in wanted:
-            if name.lower() not in named:
-                yield f"test {name} is not there; there are: {', '.join(diagnosis.order) or 'none'}"
-            elif any(not r.has("pass", "warn", "fail") for r in _shown(diagnosis, named[name.lower()])):
-                yield f"test {name} was skipped or did not run"
-        yield from _unjudged(diagnosis, expected_count(expect, "gpus"))
-        for result in diagnosis.everything:
-            if (text := result.contradiction) is not None:
-                yield f"test {result.test} passed, but says: {text[:200]}"
-        if _overall(diagnosis.statuses) in ("skip", "not_run"):
-            yield "every test was skipped" if diagnosis.statuses else "no test ran"
+        reason = f"skipped: {', '.join(sorted(book.skipped))}; expect tests to say which ones matter"
+    return Completeness(NAME, status, book.expected, found, reason)
 
 
 def _shown(diagnosis: Diagnosis, test: str) -> list[Result]:
     summary = diagnosis.summaries.get(test)
-    return diagnosis.of(test) or ([summary] if summary else [Result(test, "", None, (), "Not Run")])
+    return diagnosis.tests[test] or ([summary] if summary else [Result(test, "", None, (), "Not Run")])
 
 
 def _unjudged(diagnosis: Diagnosis, wanted: int | None) -> Iterator[str]:
@@ -283,8 +320,7 @@ def _unjudged(diagnosis: Diagnosis, wanted: int | None) -> Iterator[str]:
     if wanted is not None and listed.get("GPU") is not None and len(listed["GPU"]) != wanted:
         yield f"{len(listed['GPU'])} GPUs listed, {wanted} expected"
     named = "GPU" in listed
-    for test in diagnosis.order:
-        results = diagnosis.of(test)
+    for test, results in diagnosis.tests.items():
         groups = {result.group for result in results if result.group is not None and result.entities}
         for group in groups:
             seen = {entity for r in results if r.group == group for entity in r.entities}

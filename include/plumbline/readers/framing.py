@@ -76,6 +76,8 @@ def _begins_bare(line: str) -> bool:
 
 def strip_prefix(line: str, *, hosts: bool = False) -> str:
     """Give the line as the tool printed it, without what launchers and collectors put before it."""
+    if line[:1] == " " and not line.lstrip(" ")[:1].isdigit():
+        return line  # only srun's rank may follow spaces
     if _begins_bare(line) and not (hosts and ":" in line):
         return line
     return peel(line, hosts=hosts)[1]

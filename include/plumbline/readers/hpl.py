@@ -12,9 +12,10 @@ from typing import Any
 
 from plumbline.errors import OutputError
 from plumbline.model import Params, Scalar
-from plumbline.readers._hpl_harness import Footer, Harness, Numbering, Tally, Test, Threshold
+from plumbline.readers._hpl_harness import Footer, Harness, Tally, Test, Threshold
 from plumbline.readers._hpl_lines import Banner, Log, Row, of_launcher
 from plumbline.readers._hpl_smp import SharedMemoryTable
+from plumbline.readers._numbering import Numbering
 from plumbline.readers.reading import Completeness, Fact, Item, Reading, Status
 from plumbline.readers.source import Source
 

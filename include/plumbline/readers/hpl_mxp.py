@@ -13,9 +13,10 @@ from typing import Any
 
 from plumbline.errors import OutputError
 from plumbline.model import Scalar
-from plumbline.readers._hpl_harness import Footer, Harness, Numbering, Tally, Test, Threshold
+from plumbline.readers._hpl_harness import Footer, Harness, Tally, Test, Threshold
 from plumbline.readers._hpl_lines import Banner, Log, of_launcher
 from plumbline.readers._mxp_blocks import Blocks, Solve
+from plumbline.readers._numbering import Numbering
 from plumbline.readers.reading import Completeness, Fact, Item, Reading, Status
 from plumbline.readers.source import Source
 
@@ -66,6 +67,8 @@ EXPECTATIONS: Mapping[str, str] = {
     "precision": "precision of the factorization that every result must have: FP16, BF16, FP8, FP32 …",
 }
 
+_ASKED = {"n": "N", "nb": "NB", "p": "P", "q": "Q", "precision": "precision"}
+"""expectation → the coordinate of a result's readings"""
 _SURE = re.compile(
     r"HPL-MxP-NVIDIA|HPL[ -]MxP Result|HPL-MxP-Plumbline|HPL_AI +W[RC]|HPLMXP_|SLOPPY-TYPE|hpl-harness =|"
     r"HPL-AI Mixed-Precision Benchmark|HPL-AI-NVIDIA|Effective operation per sec"
@@ -98,6 +101,7 @@ class _Run:
 
     def __init__(self, expect: Mapping[str, Scalar]) -> None:
         self.expect = {key: str(v).upper() if key == "precision" else v for key, v in expect.items()}
+        self.asked = [(key, name) for key, name in _ASKED.items() if key in self.expect]
         self.blocks = Blocks()
         self.tally = Tally()
         self.tables = False
@@ -108,7 +112,8 @@ class _Run:
         self.solves = self.incomplete = self.unexpected = 0
         self.residuals = self.passed = self.failed = 0
         self.last_residual: str | None = None
-        self.known: dict[str, Any] = {}
+        self.last: Solve | None = None
+        self.max_gflops = 0.0
 
     @property
     def anything(self) -> bool:
@@ -164,13 +169,11 @@ class _Run:
             self.passed += check.passed
             self.failed += not check.passed
             self.last_residual = check.text or self.last_residual
-        self.known |= solve.summary()
-        if solve.performance is not None:
-            self.known["max_gflops"] = max(solve.performance, self.known.get("max_gflops", 0.0))
         params = solve.params()
-        keys = {"n": "N", "nb": "NB", "p": "P", "q": "Q", "precision": "precision"}
-        if solve.measured and any(self.expect[k] != params.get(name) for k, name in keys.items() if k in self.expect):
-            self.unexpected += 1
+        if solve.performance is not None:
+            self.last = solve
+            self.max_gflops = max(solve.performance, self.max_gflops)
+            self.unexpected += any(self.expect[key] != params.get(name) for key, name in self.asked)
         if readings := list(solve.readings(self.numbering.number(params))):
             yield from self.numbering.add(readings)
 
@@ -185,7 +188,8 @@ class _Run:
             "verdict": "FAILED" if self._failed() else "PASSED" if self.passed else "none",
             "last_residual": self.last_residual,
             "threshold": self.threshold,
-            **self.known,
+            "max_gflops": self.max_gflops if self.last else None,
+            **(self.last.summary() if self.last else {}),
             **self.blocks.facts,
             "last_progress": progress if not self.solves else None,
             "trouble": trouble,

@@ -16,7 +16,7 @@ from typing import Any
 from plumbline.errors import OutputError
 from plumbline.model import Code, Scalar, to_plain
 from plumbline.readers._expectations import expected_count
-from plumbline.readers._json_documents import find_documents
+from plumbline.readers._json_documents import Documents
 from plumbline.readers._kube_describe import Described, described
 from plumbline.readers._kube_diagnosis import Diagnosis, diagnose, explain
 from plumbline.readers._kube_events import About, KubeEvent, event_header, event_of
@@ -150,8 +150,8 @@ def _anything(found: _Found) -> bool:
 
 def _find(text: str) -> _Found:
     found = _Found()
-    documents = find_documents(text, '"kind"')
-    for document in documents.objects:
+    documents = Documents(text, '"kind"')
+    for document in documents:
         _take(found, document)
     if documents.cut and '"apiVersion"' in text:
         found.cut = "a JSON document stops before its end"

@@ -13,7 +13,7 @@ from typing import Any
 
 from plumbline.errors import OutputError
 from plumbline.model import Scalar
-from plumbline.readers._json_documents import find_documents
+from plumbline.readers._json_documents import Documents
 from plumbline.readers.reading import Completeness, Fact, Item, Reading, Status
 from plumbline.readers.source import Source
 
@@ -121,9 +121,10 @@ def _document(source: Source) -> tuple[dict[str, Any], bool]:
 
 
 def _embedded(text: str, name: str) -> dict[str, Any]:
-    found = find_documents(text, "accelerators_per_node")
-    if len(found.objects) > 1:
-        raise OutputError(f"{len(found.objects)} system descriptions in one file", source=name)
-    if not found.objects or found.cut or "accelerators_per_node" not in found.objects[0]:
+    found = Documents(text, "accelerators_per_node")
+    objects = list(found)
+    if len(objects) > 1:
+        raise OutputError(f"{len(objects)} system descriptions in one file", source=name)
+    if not objects or found.cut or "accelerators_per_node" not in objects[0]:
         raise OutputError("not a whole JSON object: cut, or no system description", source=name, excerpt=text[-80:])
-    return found.objects[0]
+    return objects[0]

@@ -7,16 +7,17 @@ declaration ever reaches the parser: entities can't be declared, hence not expan
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
-from xml.parsers import expat
+from xml.etree import ElementTree
 
 from plumbline.errors import OutputError
 from plumbline.model import Params, Scalar
 from plumbline.readers import _gpu_state
 from plumbline.readers._expectations import expected_count
-from plumbline.readers._gpu_state import FIELDS, common, complaint, reading
+from plumbline.readers._gpu_state import FIELDS, Field, common, complaint, reading
 from plumbline.readers._quantities import fault, quantity, whole
 from plumbline.readers.framing import strip_document
 from plumbline.readers.reading import Completeness, Fact, Item, Reading, Status
@@ -63,6 +64,10 @@ _DEVICE: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 _REASON = re.compile(r"clocks_(?:event|throttle)_reasons/clocks_(?:event|throttle)_reason_(.+)")
 _DEEPEST = 16
+_LONGEST_GPU = 16 << 20
+"""Characters of one <gpu>. Thousands of processes and clocks make a few hundred kilobytes."""
+_MOST_FAULTS = 100
+_COUNTED = ("mig_device", "process_info")
 _SKIPPED = ("supported_clocks", "processes", "accounted_processes")
 
 
@@ -86,6 +91,32 @@ class _Gpu:
     processes: int = 0
 
 
+class _Book:
+    """What is kept of all logs, so that none is held."""
+
+    def __init__(self, wanted: int | None) -> None:
+        """Start before the first log; `wanted` GPUs are expected in each."""
+        self.wanted = wanted
+        self.last: _Log | None = None
+        self.logs = self.fewest = 0
+        self.described = False
+        self.problem: str | None = None
+        self.faults: list[str] = []
+        self.lost = False
+
+    def enter(self, log: _Log) -> None:
+        """Take the next log."""
+        self.last = log
+        self.fewest = min(self.fewest, len(log.gpus)) if self.logs else len(log.gpus)
+        self.logs += 1
+        self.described |= bool(log.gpus)
+        self.problem = self.problem or next(_problems(log, self.wanted), None)
+        for told in _faults(log):
+            self.lost |= "reset" in told or "lost" in told
+            if len(self.faults) < _MOST_FAULTS:
+                self.faults.append(told)
+
+
 def sniff(head: str) -> float:
     """Look for the root element."""
     return 1.0 if _START in head else 0.9 if "nvsmi_device_v" in head else 0.0
@@ -94,31 +125,35 @@ def sniff(head: str) -> float:
 def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
     """Give per-GPU readings. Params: gpu (UUID, or bus id), bus_id, mig, and run when there are several logs."""
     text = source.text()
-    logs = _logs(text)
-    if not logs or (not any(log.gpus for log in logs) and "\n" in text):
-        logs = _logs(strip_document(text)) or logs
     said = complaint(text)
-    if not logs and said is None:
+    found = _Book(expected_count(expect, "gpus"))
+    yield from _all_readings(text, found)
+    if not found.described and _START in (bare := strip_document(text)):
+        found = _Book(found.wanted)
+        yield from _all_readings(bare, found)
+    if found.last is None and said is None:
         raise OutputError("no <nvidia_smi_log> in it", source=source.name, excerpt=text[:80])
-    several = len(logs) > 1
-    for number, log in enumerate(logs):
+    yield from _facts(found, said)
+    yield _completeness(found, said)
+
+
+def _all_readings(text: str, book: _Book) -> Iterator[Reading]:
+    """Give the readings of every log in a text, and write each log into the book. No log is held."""
+    several = text.find(_START, text.find(_START) + 1) >= 0
+    for number, log in enumerate(_logs(text)):
         for gpu in log.gpus:
             yield from _readings(gpu, {"run": number} if several else {})
-    faults = [text for log in logs for text in _faults(log)]
-    yield from _facts(logs, said, faults)
-    yield _completeness(logs, said, expect, faults)
+        book.enter(log)
 
 
-def _logs(text: str) -> list[_Log]:
-    logs = []
+def _logs(text: str) -> Iterator[_Log]:
     start = text.find(_START)
     while start >= 0:
         following = text.find(_START, start + 1)
         end = text.find(_END, start, following if following >= 0 else len(text))
         stop = end if end >= 0 else following if following >= 0 else len(text)
-        logs.append(_log(text[start:stop], closed=end >= 0))
+        yield _log(text[start:stop], closed=end >= 0)
         start = following
-    return logs
 
 
 def _log(text: str, *, closed: bool) -> _Log:
@@ -142,53 +177,42 @@ def _log(text: str, *, closed: bool) -> _Log:
     return log
 
 
-def _below(keys: Sequence[tuple[str | None, bool]], tag: str) -> tuple[str | None, bool]:
-    """Give key and kind of an element below the open ones: its path below <gpu>, or below its MIG device."""
-    if not keys:
-        return None, False
-    above, mig = keys[-1]
-    if len(keys) == 1:
-        above = None if tag in _SKIPPED else ""
-    if above is None:
-        return None, mig
-    if tag == "mig_device" and not mig:
-        return "", True
-    return f"{above}/{tag}" if above else tag, mig
-
-
 def _parse(text: str) -> _Gpu | None:
-    """Parse one whole <gpu> element; None when it isn't well-formed."""
-    gpu = _Gpu("")
-    words: list[str] = []
-    keys: list[tuple[str | None, bool]] = []
-    """For each open element the key of its text (None: it has none), and whether a MIG device is told of."""
-
-    def start(tag: str, attributes: Mapping[str, str]) -> None:
-        if len(keys) >= _DEEPEST:
-            raise ValueError("nested deeper than any schema")
-        if not keys:
-            gpu.bus_id = attributes.get("id", "")
-        if tag == "mig_device":
-            gpu.migs.append({})
-        gpu.processes += tag == "process_info"
-        keys.append(_below(keys, tag))
-        words.clear()
-
-    def end(_tag: str) -> None:
-        key, mig = keys.pop()
-        if key is not None and words and (value := "".join(words).strip()):
-            (gpu.migs[-1] if mig else gpu.leaves).setdefault(key, value)
-        words.clear()
-
-    parser = expat.ParserCreate()
-    parser.buffer_text = True
-    parser.StartElementHandler, parser.EndElementHandler = start, end
-    parser.CharacterDataHandler = words.append
+    """Parse one whole <gpu> element; None when it isn't well-formed, or no schema's."""
+    if len(text) > _LONGEST_GPU:
+        return None
     try:
-        parser.Parse(text, True)
-    except (expat.ExpatError, ValueError, RecursionError):
+        # The text begins at <gpu>: a document type, and with it an entity, can't be declared any more.
+        element = ElementTree.fromstring(text)  # noqa: S314
+        gpu = _Gpu(element.get("id", ""))
+        for child in element:
+            _gather(gpu, child, None if child.tag in _SKIPPED else child.tag, gpu.leaves, 2)
+    except (ElementTree.ParseError, ValueError, RecursionError):
         return None
     return gpu
+
+
+def _gather(gpu: _Gpu, element: ElementTree.Element, path: str | None, leaves: dict[str, str], depth: int) -> None:
+    """Take an element's text at its path into `leaves`, and what is below it; a MIG device has leaves of its own."""
+    if depth > _DEEPEST:
+        raise ValueError("nested deeper than any schema")
+    if element.tag == "mig_device":
+        gpu.migs.append({})
+        if leaves is gpu.leaves and path is not None:
+            path, leaves = "", gpu.migs[-1]
+    elif element.tag == "process_info":
+        gpu.processes += 1
+    text = element.text
+    for child in element:
+        tag = child.tag
+        below = None if path is None else f"{path}/{tag}" if path else tag
+        if len(child) or tag in _COUNTED:
+            _gather(gpu, child, below, leaves, depth + 1)
+        elif below is not None and (words := child.text) and (value := words.strip()):
+            leaves.setdefault(below, value)
+        text = child.tail
+    if path is not None and text and (value := text.strip()):
+        leaves.setdefault(path, value)
 
 
 def _readings(gpu: _Gpu, run: Params) -> Iterator[Reading]:
@@ -203,12 +227,22 @@ def _readings(gpu: _Gpu, run: Params) -> Iterator[Reading]:
             yield Reading("ecc_errors", errors, "count", {**place, "mig": index, **where})
 
 
-def _from_leaves(leaves: Mapping[str, str], place: Params) -> Iterator[Reading]:
-    for item in FIELDS:
-        for path in item.xml:
-            if path in leaves and (value := quantity(leaves[path], item.unit)) is not None:
-                yield reading(item, value, place)
+def _from_leaves(leaves: Mapping[str, str], place: Params) -> list[Reading]:
+    found = []
+    for item, paths in _present(tuple(leaves)):
+        for path in paths:
+            if (value := quantity(leaves[path], item.unit)) is not None:
+                found.append(reading(item, value, place))
                 break
+    return found
+
+
+@lru_cache(maxsize=64)
+def _present(leaves: tuple[str, ...]) -> list[tuple[Field, list[str]]]:
+    """Give the fields that a GPU with these leaves has, with the places to look: alike GPUs have the same ones."""
+    there = frozenset(leaves)
+    found = ((item, [path for path in item.xml if path in there]) for item in FIELDS)
+    return [(item, paths) for item, paths in found if paths]
 
 
 def _device(gpu: _Gpu) -> dict[str, Any]:
@@ -230,43 +264,37 @@ def _faults(log: _Log) -> Iterator[str]:
                 yield f"{gpu.bus_id} {path}: {found}"
 
 
-def _facts(logs: Sequence[_Log], said: str | None, faults: Sequence[str]) -> Iterator[Fact]:
+def _facts(book: _Book, said: str | None) -> Iterator[Fact]:
     if said is not None:
         yield Fact("complaint", said)
-    if not logs:
+    if book.last is None:
         return
-    log = logs[-1]
-    for name, value in log.head.items():
+    for name, value in book.last.head.items():
         yield Fact(name, count if name == "attached" and (count := whole(value)) is not None else value)
-    devices = [_device(gpu) for gpu in log.gpus]
+    devices = [_device(gpu) for gpu in book.last.gpus]
     yield Fact("gpus", len(devices))
     for name in ("name", "ecc_mode", "mig_mode"):
         if (value_ := common(devices, name)) is not None:
             yield Fact(name, value_)
     yield Fact("devices", devices)
-    if faults:
-        yield Fact("faults", list(faults[:100]))
+    if book.faults:
+        yield Fact("faults", book.faults)
 
 
-def _completeness(
-    logs: Sequence[_Log], said: str | None, expect: Mapping[str, Scalar], faults: Sequence[str]
-) -> Completeness:
-    wanted = expected_count(expect, "gpus")
-    expected: dict[str, Any] = {} if wanted is None else {"gpus": wanted}
-    if not logs:
+def _completeness(book: _Book, said: str | None) -> Completeness:
+    expected: dict[str, Any] = {} if book.wanted is None else {"gpus": book.wanted}
+    if book.last is None:
         return Completeness(NAME, Status.FAILED, expected, {"gpus": 0}, said or "")
-    log = logs[-1]
-    attached = whole(log.head.get("attached", ""))
-    if wanted is None and attached is not None:
+    attached = whole(book.last.head.get("attached", ""))
+    if book.wanted is None and attached is not None:
         expected = {"gpus": attached}
-    found: dict[str, Any] = {"gpus": min(len(one.gpus) for one in logs), "logs": len(logs)}
+    found: dict[str, Any] = {"gpus": book.fewest, "logs": book.logs}
     status, reason = Status.COMPLETE, ""
-    problems = [text for one in logs for text in _problems(one, wanted)]
-    if problems:
-        status, reason = Status.INCOMPLETE, problems[0]
-    if faults:
-        lost = any("reset" in text or "lost" in text for text in faults)
-        status, reason = (Status.FAILED if lost else Status.INCOMPLETE), f"fault in place of a value: {faults[0]}"
+    if book.problem is not None:
+        status, reason = Status.INCOMPLETE, book.problem
+    if book.faults:
+        status = Status.FAILED if book.lost else Status.INCOMPLETE
+        reason = f"fault in place of a value: {book.faults[0]}"
     if said is not None:
         status, reason = Status.FAILED, said
     return Completeness(NAME, status, expected, found, reason)
