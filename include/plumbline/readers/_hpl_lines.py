@@ -41,8 +41,8 @@ _OTHER_PROGRESS = (
 _RATE_SCALES = {"GF": 1.0, "Gflops": 1.0, "TF": 1e3, "Tflops": 1e3, "Mflops": 1e-3}
 
 _MARKS = re.compile(
-    rb"Ax-b|W[RC]|T/V|HPL|FLOP|Flop/s|\*\*\*\*|SLOPPY|AVG =|Final Sc|Size |Residual|Time spent|Total time|Threshold|"
-    rb"FAILED|Solver iter|Finished"
+    rb"(?:Ax-b|W[RC]|T/V|HPL|FLOP|Flop/s|\*\*\*\*|SLOPPY|AVG =|Final Sc|Size |Residual|Time spent|Total time|Threshold|"
+    rb"FAILED|Solver iter|Finished)[^\n]*"
 )
 _MORE_MARKS = (b" tests ", b" b=", b"   pass", b"   fail", b".. PASSED")
 """A line without a mark is no record. Few and mostly upper case, so that a scan for them costs little."""
@@ -177,21 +177,21 @@ class Log:
 
 def _marked(block: bytes) -> list[str]:
     """Give the lines of a block that hold a mark, without colours. One scan of all is far cheaper than one a line."""
-    places = [match.start() for match in _MARKS.finditer(block)]
+    spans = [match.span() for match in _MARKS.finditer(block)]
     for mark in _MORE_MARKS:
         at = block.find(mark)
         while at >= 0:
-            places.append(at)
-            at = block.find(mark, at + 1)
-    places.sort()
-    found: list[bytes] = []
-    end = -1
-    for place in places:
-        if place > end:
-            start = block.rfind(b"\n", 0, place) + 1
-            end = block.find(b"\n", place)
+            end = block.find(b"\n", at)
             end = end if end >= 0 else len(block)
-            found.append(block[start:end])
+            spans.append((at, end))
+            at = block.find(mark, end)
+    spans.sort()
+    found: list[bytes] = []
+    last = -1
+    for place, end in spans:
+        if place > last:
+            found.append(block[block.rfind(b"\n", 0, place) + 1 : end])
+            last = end
     if not found:
         return []
     return [strip_ansi(text) for text in b"\n".join(found).decode("utf-8", "replace").split("\n")]
