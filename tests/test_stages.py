@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import sys
 import threading
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from plumbline.reports import report
 from plumbline.tracking import mlflow_tracking
 from plumbline.tracking.run_directory import RunDirectory
 from plumbline.validation import judging
+from tests.derived_lock import locked
 from tests.run_builder import build_run
 
 
@@ -45,15 +45,6 @@ def judge_otherwise(run: RunDirectory, **changes: Any) -> None:
 
 def close(run: RunDirectory) -> None:
     judge_otherwise(run, gate="closed", verdict="FAIL")
-
-
-def locked(run: RunDirectory) -> bool:
-    with (run.path / ".derived.lock").open("a") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
 
 
 def store(monkeypatch: pytest.MonkeyPatch, begin: Callable[[], None], log: Callable[[], None] = lambda: None) -> None:

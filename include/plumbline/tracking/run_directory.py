@@ -9,18 +9,14 @@ results/<cluster>/<suite>/<run_id>/
 
 from __future__ import annotations
 
-import ctypes
-import errno
-import fcntl
 import json
 import os
 import re
 import secrets
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from shutil import copyfile, rmtree
 from typing import Any
 
 from plumbline.clusters.profile import ClusterProfile
@@ -30,15 +26,11 @@ from plumbline.execution.plan import Plan, plan_from
 from plumbline.execution.run_one import file_sha256, write_atomically
 from plumbline.model import RunRecord, run_record
 from plumbline.suites.suite import Suite
+from plumbline.tracking import derived_folder
 
 RUN_ID = re.compile(r"^\d{8}T\d{6}Z-[0-9a-f]{6}$")
 MANIFEST = "manifest.json"
 PROVENANCE = "provenance.json"
-_ASIDE, _LOCK = ".derived.{}.tmp", ".derived.lock"
-_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
-"""What a file system without locks answers, as NFS mounted without its lock service."""
-_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
-"""Source: linux/fcntl.h and linux/fs.h."""
 
 
 def new_run_id(now: datetime | None = None) -> str:
@@ -187,61 +179,18 @@ class RunDirectory:
         """Read a JSON file of derived/. Raises OutputError."""
         return _read_json(self.derived / name)
 
-    @contextmanager
-    def derived_locked(self) -> Iterator[bool]:
-        """Let nobody else change derived/ in the block: the next one waits, also in another process or on another host.
-
-        Gives whether the lock is held: a file system may have none, and then the block goes on without. It is not
-        reentrant. Raises OSError when the lock file cannot be opened.
-        """
-        handle = _open_lock(self.path / _LOCK)
-        try:
-            held = _lock(handle)
-            try:
-                yield held
-            finally:
-                if held:
-                    fcntl.flock(handle, fcntl.LOCK_UN)  # closing it is not enough where a forked child has it open too
-        finally:
-            os.close(handle)
+    def derived_locked(self) -> AbstractContextManager[bool]:
+        """Let nobody else change derived/ in the block; gives whether the lock is held. See derived_folder.locked."""
+        return derived_folder.locked(self.path)
 
     @contextmanager
     def derived_anew(self, *kept: str) -> Iterator[RunDirectory]:
         """Give the run with an empty derived/ beside the old one, which it replaces when the block ends well.
 
-        Until then everybody reads the old results, complete and sealed; a process that is killed leaves either them or
-        the new ones, and a hidden folder that nobody reads and the next call sweeps away. Whatever else ends the block,
-        or hinders its beginning, takes the old results away, and so does not leave their word standing as the outcome:
-        an error, a time limit, a person. `kept` names files that are taken over. derived/ is locked all the while.
+        `kept` names files that are taken over. See derived_folder.replaced for what a block that fails leaves.
         """
-        aside = self.path / _ASIDE.format(secrets.token_hex(4))
-        with ExitStack() as lock:
-            try:
-                if lock.enter_context(self.derived_locked()):
-                    self._sweep()
-                aside.mkdir()
-                for name in kept:
-                    if (self.derived / name).is_file():
-                        copyfile(self.derived / name, aside / name)
-                yield RunDirectory(self.path, aside)
-                _sync(aside)
-                swap(aside, self.derived)
-            except BaseException:
-                self._forget_derived(kept)
-                raise
-            finally:
-                rmtree(aside, ignore_errors=True)
-
-    def _sweep(self) -> None:
-        """Remove what killed judges left; only for who holds the lock, or it may be what another one is writing."""
-        for debris in self.path.glob(_ASIDE.format("*")):
-            rmtree(debris, ignore_errors=True)
-
-    def _forget_derived(self, kept: Collection[str]) -> None:
-        """Remove what was derived, the word of the gate first: without it nothing else is read as a result."""
-        for path in sorted(self.derived.glob("*"), key=lambda path: path.name != "verdict.json"):
-            if path.is_file() and path.name not in kept:
-                path.unlink(missing_ok=True)
+        with derived_folder.replaced(self.path, self.derived, kept) as aside:
+            yield RunDirectory(self.path, aside)
 
     def write_provenance(self, code: Mapping[str, Any]) -> None:
         """Bind derived/ to the evidence that it came from: manifest digest, code version, digest of each file."""
@@ -343,61 +292,8 @@ class RunDirectory:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Give every file below, without the manifest itself and without temporary files of an unfinished write."""
-    for path in sorted(folder.rglob("*")):
-        unfinished = path.name.startswith(".") and path.name.endswith(".tmp")
-        if path.is_file() and path != folder / MANIFEST and not unfinished:
-            yield path
-
-
-def _open_lock(path: Path) -> int:
-    """Open a lock file, made where there is none; another user's can be locked as well."""
-    try:
-        return os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    except PermissionError:
-        return os.open(path, os.O_RDONLY)
-
-
-def _lock(handle: int) -> bool:
-    """Wait for the lock on an open file; give False where the file system has none. Raises OSError."""
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-    except OSError as error:
-        if error.errno not in _NO_LOCKS:
-            raise
-        return False
-    return True
-
-
-def _sync(folder: Path) -> None:
-    """Have the files of a folder on disk before its name says that they are."""
-    for path in (*_files(folder), folder):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-def swap(new: Path, old: Path) -> None:
-    """Give folder `new` the name `old` and, where there is an old one, that the other's. Raises OSError.
-
-    Linux does this in one step on local file systems (renameat2). Elsewhere, as on NFS, it takes two, and a process
-    that is killed just between them leaves no folder of the name: a run without results, never with wrong ones.
-    """
-    if not old.is_dir():
-        new.rename(old)
-        return
-    libc = ctypes.CDLL(None, use_errno=True)
-    if hasattr(libc, "renameat2"):
-        if libc.renameat2(_AT_FDCWD, os.fsencode(new), _AT_FDCWD, os.fsencode(old), _RENAME_EXCHANGE) == 0:
-            return
-        if (code := ctypes.get_errno()) not in (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM):
-            raise OSError(code, os.strerror(code), str(new))
-    elsewhere = new.with_name(f"{new.name}.tmp")
-    old.rename(elsewhere)
-    new.rename(old)
-    elsewhere.rename(new)
+    """Give every finished file below, without the manifest itself."""
+    return (path for path in derived_folder.finished_files(folder) if path != folder / MANIFEST)
 
 
 def _pretty(data: Any) -> str:
