@@ -14,6 +14,8 @@ from packaging.version import Version
 from tests.kubernetes.profiles import EVERYTHING, plain, spec
 
 from plumbline.execution import pods
+from plumbline.execution.pod_placement import PINNED_BY_NAME
+from plumbline.execution.strategic_merge import merged
 from plumbline.model import Contends
 
 GOLDEN = Path(__file__).parents[1] / "data" / "pods"
@@ -128,7 +130,7 @@ def test_workers_are_on_their_planned_nodes_and_apart() -> None:
 
 
 def test_large_groups_are_pinned_in_one_term() -> None:
-    nodes = [f"n{i}" for i in range(pods.PINNED_BY_NAME + 1)]
+    nodes = [f"n{i}" for i in range(PINNED_BY_NAME + 1)]
     affinity = pod_of(worker(nodes))["spec"]["affinity"]["nodeAffinity"]
     [term] = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     assert term == {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": nodes}]}
@@ -193,7 +195,7 @@ def test_overrides_merge_as_kubernetes_does() -> None:
             "tolerations": [{"key": "b"}], "hostNetwork": None,
         }
     }  # fmt: skip
-    assert pods.merged(base, over) == {
+    assert merged(base, over) == {
         "spec": {
             "containers": [{"name": "base", "image": "a", "env": [{"name": "X", "value": "1"},
                                                                    {"name": "Y", "value": "2"}],

@@ -8,7 +8,7 @@ from typing import Any
 
 from plumbline.clusters.profile import ClusterProfile
 from plumbline.configuration import parse
-from plumbline.execution.pods import merged
+from plumbline.execution.strategic_merge import merged
 from plumbline.model import Device, LaunchSpec
 from tests.test_model import a_spec
 

@@ -17,7 +17,7 @@ from plumbline.clusters.profile import ClusterProfile
 from plumbline.configuration import parse
 from plumbline.errors import ConfigError
 from plumbline.execution import kubernetes
-from plumbline.execution.pods import merged
+from plumbline.execution.strategic_merge import merged
 from plumbline.kubernetes import lease, probe, probing
 from plumbline.kubernetes.doctor import Check, State, quick_checks
 from tests.kubernetes.fake import FakeCluster

@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from plumbline.execution.pod_placement import apart, off_gpu_nodes, on_nodes, tolerations
+from plumbline.execution.strategic_merge import merged
 from plumbline.model import Contends, LaunchSpec
 
 Data = Mapping[str, Any]
@@ -28,8 +30,6 @@ LAUNCHER_MIB, GANG_MIB = 512, 3
 Source: measured, Open MPI 4.1.4: 28 MiB, and at 256 groups 2.9 MiB of proportional set size an mpirun, 3.2 MiB with
 what the kernel holds for it; a single one has 6 MiB.
 """
-HOSTNAME = "kubernetes.io/hostname"
-PINNED_BY_NAME = 32
 _LONGEST_NAME = 52
 """Pods of a Job add an index and six characters to its name, and a label holds 63."""
 _FIELDS = {
@@ -122,10 +122,10 @@ def batch_pod(profile: Data, batch_id: str, specs: Sequence[LaunchSpec], evidenc
         memory = f"{LAUNCHER_MIB + GANG_MIB * at_once}Mi"
         resources = {"requests": {"cpu": LAUNCHER_CPU, "memory": memory}, "limits": {"memory": memory}}
         pod["spec"]["containers"][0]["resources"] = resources
-        if elsewhere := _off_gpu_nodes(profile):
+        if elsewhere := off_gpu_nodes(profile):
             pod["spec"]["affinity"] = {"nodeAffinity": elsewhere}
     else:
-        pod["spec"]["affinity"] = {"nodeAffinity": _on_nodes(spec.nodes)}
+        pod["spec"]["affinity"] = {"nodeAffinity": on_nodes(spec.nodes)}
         pod = merged(pod, profile["kubernetes"]["pod_overrides"])
     return pod
 
@@ -157,7 +157,8 @@ def worker_job(
     }
     # A gang's workers live as long as the launcher waits for the last of them, and then for its benchmark.
     pod["spec"]["activeDeadlineSeconds"] = run_s + (waits["start_s"] if several else 0)
-    pod["spec"]["affinity"] = {"nodeAffinity": _on_nodes(spec.nodes), "podAntiAffinity": _apart(spec, attempt)}
+    same = {PREFIX + "run": spec.run_id, PREFIX + "launch": spec.launch_id, PREFIX + "attempt": str(attempt)}
+    pod["spec"]["affinity"] = {"nodeAffinity": on_nodes(spec.nodes), "podAntiAffinity": apart(same)}
     pod["spec"]["containers"][0]["env"].insert(0, {"name": "PLUMBLINE_LAUNCHER", "value": owner[1]})
     if several:
         _serve_ssh(pod["spec"], profile["kubernetes"]["ssh_port"], public_key or "")
@@ -223,7 +224,7 @@ def _pod_spec(profile: Data, spec: LaunchSpec, program: Sequence[str], *, gpus: 
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": settings["waits"]["grace_s"],
         "securityContext": security,
-        "tolerations": _tolerations(settings),
+        "tolerations": tolerations(settings),
         "containers": [container],
         "volumes": volumes,
     }
@@ -316,15 +317,6 @@ def _volumes(settings: Data, *, gpus: bool) -> tuple[list[dict[str, Any]], list[
     return volumes, mounts
 
 
-def _tolerations(settings: Data) -> list[dict[str, Any]]:
-    chosen = [{key: value for key, value in item.items() if value is not None} for item in settings["tolerations"]]
-    lost = settings["waits"]["node_lost_s"]
-    return chosen + [
-        {"key": f"node.kubernetes.io/{state}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": lost}
-        for state in ("not-ready", "unreachable")
-    ]
-
-
 def _rdma(settings: Data) -> bool:
     return settings["rdma"] is not None or bool(settings["rdma_devices"])
 
@@ -344,42 +336,6 @@ def _queue_labels(profile: Data, gpus: bool) -> dict[str, str]:
     return {"kueue.x-k8s.io/queue-name": queue["name"]} if gpus and queue["kind"] == "kueue" else {}
 
 
-def _on_nodes(nodes: Sequence[str]) -> dict[str, Any]:
-    """Pin pods to nodes: by name, whatever their labels are; large groups by the label that holds the name.
-
-    By name each node is a term of its own, in every pod: a thousand pods of a thousand terms are 100 MB in the API.
-    Where a label differs from its node's name, the launcher sees it in where the pods are, and gives up.
-    """
-    terms: list[dict[str, Any]] = [
-        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]} for node in nodes
-    ]
-    if len(nodes) > PINNED_BY_NAME:
-        terms = [{"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": list(nodes)}]}]
-    return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
-
-
-_WHAT_IMAGES_NEED = re.compile(r"(beta\.)?kubernetes\.io/(arch|os)")
-
-
-def _off_gpu_nodes(profile: Data) -> dict[str, Any]:
-    """Prefer other nodes for a launcher: on one that it measures it takes CPU, and is lost when that node is."""
-    terms = [
-        {"weight": 100, "preference": {"matchExpressions": [{"key": key, "operator": "NotIn", "values": [value]}]}}
-        for key, value in sorted((profile["nodes"]["selector"] or {}).items())
-        if not _WHAT_IMAGES_NEED.fullmatch(key)
-    ]
-    return {"preferredDuringSchedulingIgnoredDuringExecution": terms} if terms else {}
-
-
-def _apart(spec: LaunchSpec, attempt: int) -> dict[str, Any]:
-    same = {PREFIX + "run": spec.run_id, PREFIX + "launch": spec.launch_id, PREFIX + "attempt": str(attempt)}
-    return {
-        "requiredDuringSchedulingIgnoredDuringExecution": [
-            {"labelSelector": {"matchLabels": same}, "topologyKey": HOSTNAME}
-        ]
-    }
-
-
 def _serve_ssh(pod_spec: dict[str, Any], port: int, public_key: str) -> None:
     container = pod_spec["containers"][0]
     container["env"] = [
@@ -395,36 +351,3 @@ def mirrored(image: str, mirror: Mapping[str, str]) -> str:
     """Give the image's name at the mirror: the longest prefix that matches is replaced."""
     prefix = max((known for known in mirror if image.startswith(known)), key=len, default="")
     return mirror[prefix] + image.removeprefix(prefix) if prefix else image
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# Overrides
-
-_MERGE_KEYS = {
-    **dict.fromkeys(("containers", "initContainers", "env", "volumes", "imagePullSecrets", "resourceClaims"), "name"),
-    "volumeMounts": "mountPath", "ports": "containerPort", "hostAliases": "ip",
-    "topologySpreadConstraints": "topologyKey",
-}  # fmt: skip
-"""Lists whose items are merged by a key. Source: patchMergeKey in k8s.io/api/core/v1; other lists are replaced."""
-
-
-def merged(base: Any, over: Any, field: str = "") -> Any:
-    """Merge as Kubernetes' strategic merge does: mappings by key, some lists by their items' key, null removes.
-
-    Other lists and plain values are replaced. Neither argument is changed.
-    """
-    if isinstance(base, Mapping) and isinstance(over, Mapping):
-        result = dict(base)
-        for key, value in over.items():
-            if value is None:
-                result.pop(key, None)
-            else:
-                result[key] = merged(base[key], value, key) if key in base else value
-        return result
-    if isinstance(base, list) and isinstance(over, list) and field in _MERGE_KEYS:
-        key = _MERGE_KEYS[field]
-        items = {item.get(key): item for item in base}
-        for item in over:
-            items[item.get(key)] = merged(items.get(item.get(key), {}), item)
-        return list(items.values())
-    return over

@@ -17,6 +17,7 @@ from typing import Any
 from plumbline.clusters.kubernetes import Kubernetes, Volume
 from plumbline.clusters.profile import ClusterProfile
 from plumbline.execution import pods
+from plumbline.execution.pod_placement import HOSTNAME, PINNED_BY_NAME
 from plumbline.kubernetes.access import settings_of
 from plumbline.kubernetes.api import Api, ApiError
 from plumbline.kubernetes.inventory import read_inventory
@@ -275,7 +276,7 @@ def _nodes(api: Api, profile: ClusterProfile, today: date) -> Iterator[Check]:
             yield Check(name=f"node {node.name}", state=State.WARN, found=f"{node.unusable}: {node.reason}", mend=mend)
     names = {node.name for node in inventory}
     nodes = [node for node in api.list("/api/v1/nodes", {})[0] if node["metadata"]["name"] in names]
-    if len(nodes) > pods.PINNED_BY_NAME:
+    if len(nodes) > PINNED_BY_NAME:
         yield _host_names(nodes)
     settings = settings_of(profile)
     if settings.rdma and settings.rdma.resource:
@@ -286,14 +287,14 @@ def _host_names(nodes: Sequence[Mapping[str, Any]]) -> Check:
     """Groups of many nodes are pinned by a label that must hold the node's name."""
     wrong = [
         n["metadata"]["name"] for n in nodes
-        if (n["metadata"].get("labels") or {}).get(pods.HOSTNAME) != n["metadata"]["name"]
+        if (n["metadata"].get("labels") or {}).get(HOSTNAME) != n["metadata"]["name"]
     ]  # fmt: skip
     if not wrong:
-        return Check(name="host names", state=State.OK, found=f"{pods.HOSTNAME} is every node's name")
+        return Check(name="host names", state=State.OK, found=f"{HOSTNAME} is every node's name")
     return Check(
         name="host names", state=State.WARN,
-        found=f"{pods.HOSTNAME} is not the name of {len(wrong)} nodes, such as {wrong[0]}",
-        mend=f"groups of more than {pods.PINNED_BY_NAME} nodes can't be pinned there: label the nodes by their names",
+        found=f"{HOSTNAME} is not the name of {len(wrong)} nodes, such as {wrong[0]}",
+        mend=f"groups of more than {PINNED_BY_NAME} nodes can't be pinned there: label the nodes by their names",
     )  # fmt: skip
 
 
