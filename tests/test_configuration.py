@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from plumbline.clusters.profile import PROFILES, load_profile
-from plumbline.configuration import load_yaml
+from plumbline.configuration import Document, load_yaml
 from plumbline.configuration_errors import _FORMS
 from plumbline.errors import ConfigError
 from plumbline.references.reference import FOLDER, read_folder
 from plumbline.simulation.faults import load_scenario
 from plumbline.suites.suite import SUITES, load_suite, parse_settings
+from plumbline.validation.waivers import Waiver
 
 FOREIGN = re.compile(
     r"Input should|Value error|should have|should match|\[type=|valid |constrained|<unicode|Errno|None"
@@ -40,6 +42,11 @@ def broken(folder: Path, shipped: Path, old: str, new: str) -> Path:
     [
         ("per_node: 8", "per_node: eight", "accelerator.per_node: must be a whole number, not 'eight'"),
         ("per_node: 8", "per_node: 8.5", "accelerator.per_node: must be a whole number, not 8.5"),
+        ("per_node: 8", "per_node: 8.0", "accelerator.per_node: must be a whole number, not 8.0"),
+        ("per_node: 8", "per_node: true", "accelerator.per_node: must be a whole number, not true"),
+        ("per_node: 8", "per_node: '8'",
+         "accelerator.per_node: must be a whole number, not '8' (without quotes it is a number)"),
+        ("minutes: 600", "minutes: yes", "limits.minutes: must be a number, not true"),
         ("per_node: 8", "per_node: 0", "accelerator.per_node: must be at least 1, not 0"),
         ("per_node: 8", "per_node: 99", "accelerator.per_node: must be at most 64, not 99"),
         ("per_node: 8", "per_node: null", "accelerator.per_node: must be a whole number, not empty"),
@@ -86,6 +93,8 @@ def test_a_broken_profile_is_told_in_our_words(tmp_path: Path, old: str, new: st
         ("node_counts: ladder", "node_counts: lader",
          "node_counts: must be a list or 'ladder', not 'lader'; did you mean 'ladder'?"),
         ("node_counts: ladder", "node_counts: [1, two]", "node_counts[1]: must be a whole number, not 'two'"),
+        ("node_counts: ladder", "node_counts: [1, true]", "node_counts[1]: must be a whole number, not true"),
+        ("node_counts: ladder", "node_counts: ladder\nrepeats: true", "repeats: must be a whole number, not true"),
         ("node_counts: ladder", "node_counts: []", "node_counts: must be a list of at least 1 or 'ladder', not []"),
         ("benchmark: fio", "benchmrk: fio", "unknown key 'benchmarks[0].benchmrk'; did you mean 'benchmark'?"),
     ],
@@ -158,3 +167,33 @@ def test_every_pattern_of_a_model_is_told_in_words() -> None:
     package = Path(PROFILES).parents[1]
     used = {found for path in package.rglob("*.py") for found in patterns(path.read_text(encoding="utf-8"))}
     assert used <= set(_FORMS)
+
+
+def _documents(model: type[Document] = Document) -> Iterator[type[Document]]:
+    for below in model.__subclasses__():
+        yield below
+        yield from _documents(below)
+
+
+def test_no_number_of_any_document_takes_true_for_one() -> None:
+    def kinds(schema: object) -> Iterator[Mapping[str, object]]:
+        if isinstance(schema, Mapping):
+            if schema.get("type") in ("int", "float"):
+                yield schema
+            schema = list(schema.values())
+        if isinstance(schema, (list, tuple)):
+            for inner in schema:
+                yield from kinds(inner)
+
+    known = {model.__name__: list(kinds(model.__pydantic_core_schema__)) for model in {Waiver, *_documents()}}
+    assert {"ClusterProfile", "Suite", "Waiver", "ReferenceRow", "Fault"} <= {
+        name for name, found in known.items() if found
+    }
+    assert all(kind.get("strict") for found in known.values() for kind in found)
+
+
+@pytest.mark.parametrize("counts", [True, "true", [1, True], [1.5], 2.0])
+def test_a_node_count_of_a_setting_is_a_whole_number(counts: object) -> None:
+    assert "node counts are whole numbers such as 1,2,4, or ladder" in told(
+        load_suite, "nightly", {"node_counts": counts}
+    )

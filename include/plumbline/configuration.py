@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
 from pydantic import ValidationError as PydanticError
+from pydantic_core import CoreSchema
 
 from plumbline.configuration_errors import explain
 from plumbline.errors import ConfigError, near_match
@@ -17,13 +18,32 @@ from plumbline.errors import ConfigError, near_match
 M = TypeVar("M", bound="Document")
 
 
+def _take_numbers_only(part: Any) -> None:
+    if isinstance(part, dict):
+        if part.get("type") in ("int", "float"):
+            part["strict"] = True
+        for inner in part.values():
+            _take_numbers_only(inner)
+    elif isinstance(part, (list, tuple)):
+        for inner in part:
+            _take_numbers_only(inner)
+
+
 class Document(BaseModel):
     """Base of everything that is read from YAML: unknown keys are errors, values are frozen, numbers are finite.
 
-    A limit of nan compares with nothing, so it would never be exceeded.
+    A limit of nan compares with nothing, so it would never be exceeded. A number is a number: neither true, which
+    Python counts as 1, nor text of digits.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True, allow_inf_nan=False)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Have every whole number and number of the model taken as it is, wherever in its keys it stands."""
+        schema = handler(source)
+        _take_numbers_only(schema)
+        return schema
 
 
 def project_root() -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date
 from typing import Any
 
 from pydantic import BaseModel
@@ -47,6 +48,8 @@ _FORMS = {
     r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti)?$": "a Kubernetes quantity such as 500m, 4 or 64Gi",
 }
 """Patterns of the models in words; one that is not here is shown as it is."""
+
+_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
 
 Loc = tuple[Any, ...]
 
@@ -122,14 +125,18 @@ def _wanted(items: Iterable[Any]) -> Iterator[str]:
 
 
 def _hint(wanted: Sequence[str], value: Any) -> str:
-    return " (in quotes it is text)" if wanted == ["text"] and isinstance(value, (int, float)) else ""
+    if wanted == ["text"] and isinstance(value, (int, float)):
+        return " (in quotes it is text)"
+    if wanted in (["a number"], ["a whole number"]) and isinstance(value, str) and _NUMBER.fullmatch(value):
+        return " (without quotes it is a number)"
+    return ""
 
 
 def _shown(value: Any) -> str:
     """Write a value as YAML has it, short enough for a line."""
     if value is None:
         return "empty"
-    text = str(value).lower() if isinstance(value, bool) else repr(value)
+    text = str(value).lower() if isinstance(value, bool) else str(value) if isinstance(value, date) else repr(value)
     return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
 
 

@@ -184,6 +184,8 @@ def _node_counts(value: Any, where: str) -> Any:
     parts = [p.strip() for p in value.split(",")] if isinstance(value, str) else value
     parts = parts if isinstance(parts, (list, tuple)) else [parts]
     try:
+        if any(isinstance(part, (bool, float)) for part in parts):  # int() takes true for 1 and cuts 1.5
+            raise ValueError
         counts = sorted({int(part) for part in parts})
     except (TypeError, ValueError):
         raise ConfigError(f"{where}: node counts are whole numbers such as 1,2,4, or ladder, not {value!r}") from None
