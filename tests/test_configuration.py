@@ -87,6 +87,30 @@ def test_a_broken_profile_is_told_in_our_words(tmp_path: Path, old: str, new: st
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
+        ("title:", "title: 5 #", "title: must be text, not 5 (in quotes it is text) (line 3)"),
+        ("limits:", "fabric2: x\nlimits:", "did you mean 'fabric'? (line 10)"),
+        ("{model: H100-SXM5-80GB, ", "{", "key 'accelerator.model' is missing (line 6)"),
+        ("limits:", "exclusions:\n  - {node: n1, reason: r, owner: o, until: x}\nlimits:", "not 'x' (line 11)"),
+        ("simulated: 8,", "simulated: 8, listed: [a],", "not ['simulated', 'listed'] (line 8)"),
+    ],
+)
+def test_the_line_of_what_is_wrong_is_told(tmp_path: Path, old: str, new: str, words: str) -> None:
+    message = told(load_profile, str(broken(tmp_path, PROFILES / "simulated-8.yaml", old, new)))
+    assert message.endswith(words)
+
+
+def test_two_things_that_are_wrong_have_a_line_each(tmp_path: Path) -> None:
+    path = broken(tmp_path, PROFILES / "simulated-8.yaml", "device: gpu", "device: tpu")
+    message = told(load_profile, str(broken(tmp_path, path, "minutes: 600", "minutes: 0")))
+    assert re.findall(r"(\w+)[:.].*? \(line (\d+)\)", message.partition(".yaml: ")[2]) == [
+        ("device", "5"),
+        ("limits", "10"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
         ("blocks: [FAIL", "blocks: [FIAL", "gate.blocks[0]: no such value 'FIAL'; did you mean 'FAIL'?"),
         ("blocks: [FAIL, ", "blocks: [", "gate.blocks: must contain FAIL: a suite can only make the gate stricter"),
         ("kind: nightly", "kind: nightli", "kind: no such value 'nightli'; did you mean 'nightly'?"),

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
 from pydantic import ValidationError as PydanticError
 from pydantic_core import CoreSchema
 
-from plumbline.configuration_errors import explain
+from plumbline.configuration_errors import explain, lines_of
 from plumbline.errors import ConfigError, near_match
 
 M = TypeVar("M", bound="Document")
@@ -100,7 +100,7 @@ class _UniqueKeys(yaml.CSafeLoader):
             return self.construct_yaml_timestamp(node)
         except ValueError as error:
             raise yaml.constructor.ConstructorError(
-                None, None, f"{node.value} is no date: {error}", node.start_mark
+                None, None, f"{node.value} is no date: {error} (write it as 2026-11-30)", node.start_mark
             ) from None
 
 
@@ -108,7 +108,10 @@ _UniqueKeys.add_constructor("tag:yaml.org,2002:timestamp", _UniqueKeys.construct
 
 
 def parse(model: type[M], data: Any, where: str) -> M:
-    """Check data against a model. Raises ConfigError that lists every violation with its key and near match."""
+    """Check data against a model; `where` names it: a YAML file, or anything else.
+
+    Raises ConfigError that lists every violation with its key, its near match and, in a file, its line.
+    """
     if data is None:
         raise ConfigError(f"{where}: is empty; it must be a mapping of keys: {', '.join(model.model_fields)}")
     if not isinstance(data, Mapping):
@@ -118,7 +121,17 @@ def parse(model: type[M], data: Any, where: str) -> M:
     try:
         return model.model_validate(data)
     except PydanticError as error:
-        raise ConfigError(f"{where}: {explain(model, data, error)}") from None
+        raise ConfigError(f"{where}: {explain(model, data, error, key_lines(where))}") from None
+
+
+def key_lines(where: str) -> dict[tuple[Any, ...], int]:
+    """Give the line of every key of a YAML file, by its place; nothing where `where` is no such file."""
+    if not where.endswith((".yaml", ".yml")):
+        return {}
+    try:
+        return lines_of(Path(where).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return {}
 
 
 def find_document(kind: str, name: str, folders: Iterable[Path]) -> Path:

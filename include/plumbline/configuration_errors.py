@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from typing import Any
 
+import yaml
 from pydantic import BaseModel
 from pydantic import ValidationError as PydanticError
 
@@ -54,17 +55,47 @@ _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
 Loc = tuple[Any, ...]
 
 
-def explain(model: type[BaseModel], data: Mapping[Any, Any], error: PydanticError) -> str:
-    """Give every violation in one line, in the order of the document's keys, those of one key as one."""
+def explain(
+    model: type[BaseModel], data: Mapping[Any, Any], error: PydanticError, lines: Mapping[Loc, int] | None = None
+) -> str:
+    """Give every violation in one line, in the order of the document's keys, those of one key as one.
+
+    `lines` says where in its file each key stands, counted from 1; see `lines_of`.
+    """
     problems: dict[Loc, list[Any]] = {}
     for item in error.errors():
         problems.setdefault(_place(item, data), []).append(item)
     told = [
-        _of_one_key(model, place, items)
+        _of_one_key(model, place, items) + _at(place, lines or {})
         for place, items in problems.items()
         if not any(len(other) > len(place) and other[: len(place)] == place for other in problems)
     ]
     return "; ".join(told)
+
+
+def lines_of(text: str) -> dict[Loc, int]:
+    """Give the line of every key and list element of a YAML text, counted from 1; of what is not YAML nothing."""
+    try:
+        root = yaml.compose(text, Loader=yaml.CSafeLoader)
+    except yaml.YAMLError:
+        return {}
+    return dict(_lines_below(root, ()))
+
+
+def _lines_below(node: yaml.Node | None, place: Loc) -> Iterator[tuple[Loc, int]]:
+    if isinstance(node, yaml.MappingNode):
+        parts = [(key.value, key, value) for key, value in node.value]
+    else:
+        parts = [(i, item, item) for i, item in enumerate(node.value)] if isinstance(node, yaml.SequenceNode) else []
+    for part, shown, inner in parts:
+        yield (*place, part), shown.start_mark.line + 1
+        yield from _lines_below(inner, (*place, part))
+
+
+def _at(place: Loc, lines: Mapping[Loc, int]) -> str:
+    """Say the line of a key, or of what lacks it."""
+    line = lines.get(place) or lines.get(place[:-1])
+    return f" (line {line})" if line else ""
 
 
 def _place(item: Any, data: Any) -> Loc:
@@ -152,9 +183,16 @@ def _fields_below(model: type[BaseModel], path: Iterable[Any]) -> Iterable[str]:
         if isinstance(part, int):  # an element of a list: its model was taken from the list's type
             continue
         field = getattr(current, "model_fields", {}).get(part)
-        candidates = [field.annotation, *getattr(field.annotation, "__args__", ())] if field else []
-        models = [c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)]
+        models = list(_models_in(field.annotation)) if field else []
         if not models:
             return ()
         current = models[0]
     return tuple(getattr(current, "model_fields", ()))
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    """Give the models that a type names, such as Node of `tuple[Node, ...] | None`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in getattr(annotation, "__args__", ()):
+        yield from _models_in(part)

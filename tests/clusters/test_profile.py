@@ -47,6 +47,14 @@ def test_every_shipped_profile_loads() -> None:
         ({"launcher": "slurm"}, "launcher"),
         ({"launcher": "local"}, "launcher local needs nodes.emulated"),
         ({"nodes": {"emulated": 2, "simulated": 2}}, "exactly one of"),
+        (
+            {"nodes": {"listed": [7]}},
+            "nodes.listed[0]: must be a node's name such as node1, or {name: node1, leaf: leaf1}, not 7; a name of",
+        ),
+        ({"nodes": {"listed": [{"nam": "a"}]}}, "unknown key 'nodes.listed[0].nam'; did you mean 'name'"),
+        ({"nodes": {"listed": "node1"}}, "nodes.listed: must be a list, not 'node1'"),
+        ({"nodes": {"listed": []}}, "nodes: listed: names no node"),
+        ({"nodes": {"listed": ["a", {"name": "a", "leaf": "l1"}]}}, "nodes: listed: node 'a' is there twice"),
         ({"name": "Not A Name"}, "name"),
         ({"kubernetes": None}, "launcher kubernetes needs the section kubernetes"),
         ({"launcher": "local", "nodes": {"emulated": 1}}, "launcher local has no section kubernetes"),
@@ -67,6 +75,14 @@ def test_what_is_wrong_is_named(tmp_path: Path, change: dict[str, object], messa
         load(tmp_path, yaml.safe_dump({**GOOD, **change}))
     assert message in str(caught.value)
     assert "lab.yaml" in str(caught.value)
+
+
+def test_nodes_are_listed_by_name_or_with_their_place(tmp_path: Path) -> None:
+    listed = ["node1", {"name": "node2", "leaf": "l1"}]
+    profile = load(tmp_path, yaml.safe_dump({**GOOD, "nodes": {"listed": listed}}))
+    inventory = static_inventory(profile, date(2026, 3, 1))
+    assert [(node.name, node.leaf) for node in inventory] == [("node1", None), ("node2", "l1")]
+    assert type(profile).model_validate(profile.model_dump(mode="json")) == profile
 
 
 def test_missing_keys_are_all_listed(tmp_path: Path) -> None:

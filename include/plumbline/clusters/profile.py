@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
+from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -40,12 +42,24 @@ class Fabric(Document):
 
 
 class Node(Document):
-    """One node of the inventory, with its place in the topology."""
+    """One node of the inventory: its name, or a mapping that tells its place in the topology as well."""
 
     name: str
     leaf: str | None = None
     rack: str | None = None
     nvlink_domain: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _may_be_a_name(cls, given: Any) -> Any:
+        if isinstance(given, str):
+            return {"name": given}
+        if not isinstance(given, (Mapping, Node)):
+            quotes = "; a name of digits goes in quotes" if isinstance(given, int) else ""
+            raise ValueError(
+                f"must be a node's name such as node1, or {{name: node1, leaf: leaf1}}, not {given!r}{quotes}"
+            )
+        return given
 
 
 class Exclusion(Document):
@@ -75,6 +89,15 @@ class Nodes(Document):
         given = [name for name in ("emulated", "simulated", "listed", "selector") if getattr(self, name) is not None]
         if len(given) != 1:
             raise ValueError(f"exactly one of emulated, simulated, listed, selector, not {given or 'none'}")
+        return self
+
+    @model_validator(mode="after")
+    def _listed_once(self) -> Nodes:
+        if self.listed == ():
+            raise ValueError("listed: names no node")
+        counts = Counter(node.name for node in self.listed or ())
+        if twice := next((name for name, count in counts.items() if count > 1), None):
+            raise ValueError(f"listed: node {twice!r} is there twice")
         return self
 
 

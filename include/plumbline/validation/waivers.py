@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from plumbline.configuration import Document, load_yaml, parse, search_path
+from plumbline.configuration import Document, key_lines, load_yaml, parse, search_path
 from plumbline.errors import ConfigError
 from plumbline.model import KIND_OF_CODE, Code, Scalar, Verdict, VerdictKind, verdict
 
@@ -91,12 +91,20 @@ def load_waivers(cluster: str) -> tuple[Waiver, ...]:
             file = parse(WaiverFile, load_yaml(path), str(path))
             if file.cluster != cluster:
                 raise ConfigError(f"{path}: these are the waivers of {file.cluster!r}, not of {cluster!r}")
-            last = datetime.datetime.now(datetime.UTC).date() + LONGEST
-            for index, item in enumerate(file.waivers):
-                if item.until > last:
-                    raise ConfigError(f"{path}: waivers.{index}.until: {item.until} is more than a year away")
+            _refuse_long(file, path)
             return file.waivers
     return ()
+
+
+def _refuse_long(file: WaiverFile, path: Path) -> None:
+    last = datetime.datetime.now(datetime.UTC).date() + LONGEST
+    for index, item in enumerate(file.waivers):
+        if item.until > last:
+            line = key_lines(str(path)).get(("waivers", index, "until"))
+            raise ConfigError(
+                f"{path}: waivers[{index}].until: must be a date of the next twelve months, {last} at the latest, not "
+                f"{item.until}{f' (line {line})' if line else ''}"
+            )
 
 
 def waivers_data(waivers: Iterable[Waiver]) -> list[dict[str, Any]]:
