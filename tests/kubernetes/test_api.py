@@ -262,10 +262,37 @@ def test_a_wrong_context_has_a_near_match() -> None:
 def test_airflows_connections_are_read_by_airflow_only(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = profile({"kubernetes": {"access": {"connection": "k8s"}}})
     monkeypatch.setattr(access, "_lookups", [])
-    with pytest.raises(ConfigError, match="connection k8s is known to Airflow only"):
+    with pytest.raises(ConfigError, match=r"kubernetes.access.connection k8s: only Airflow knows its connections"):
         access.connect(chosen)
     access.use_connections({"k8s": {"kube_config": json.dumps(kubeconfig(token="t"))}}.__getitem__)
     assert access.connect(chosen).access.token == "t"
+
+
+@pytest.mark.parametrize(
+    ("given", "way"),
+    [
+        ({}, "names no way to the API, so the kubeconfig {nowhere} is taken: {nowhere}: cannot read: No such file"),
+        (
+            {"kubeconfig": "/no/config"},
+            "kubernetes.access.kubeconfig /no/config: /no/config: cannot read: No such file",
+        ),
+        ({"in_cluster": True}, "kubernetes.access.in_cluster: not in a pod with a service account token"),
+    ],
+)
+def test_a_way_that_leads_nowhere_is_told_with_its_key_and_the_choices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, object], way: str
+) -> None:
+    nowhere = tmp_path / "nowhere"
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.setenv("KUBECONFIG", str(nowhere))
+    chosen = profile({"kubernetes": {"access": given}})
+    with pytest.raises(access.NoAccessError) as refused:
+        access.connect(chosen)
+    message = str(refused.value)
+    assert message.startswith(f"profile {chosen.name}: ") and way.format(nowhere=nowhere) in message
+    for choice in ("kubeconfig: FILE", "in_cluster: true", "connection: NAME", "KUBECONFIG"):
+        assert choice in message
+    assert message.endswith(f"`plumbline doctor {chosen.name}` tells more")
 
 
 def test_the_default_is_what_kubectl_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

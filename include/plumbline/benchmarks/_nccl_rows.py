@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from plumbline.amounts import node_list
 from plumbline.benchmarks.benchmark import Finding, Measured, Value
 from plumbline.errors import OutputError
 from plumbline.model import Code, Device, LaunchSpec, Params, Scalar
@@ -228,12 +229,12 @@ def _findings(spec: LaunchSpec, sweep: Sweep, operation: str, table: _Table) -> 
     hosts = facts.get("hosts")
     if spec.device is Device.GPU and hosts is not None and len(hosts) < spec.node_count:
         message = (
-            f"{operation}: ranks ran on {len(hosts)} hosts ({', '.join(hosts[:8])}), {spec.node_count} were asked for"
+            f"{operation}: ranks ran on {len(hosts)} hosts ({node_list(hosts, 8)}), {spec.node_count} were asked for"
         )
         yield Finding(code=Code.MISSING_RANK, message=message, params=where)
     wrong = {size: cells["wrong"] for size, cells in table.cells.items() if cells.get("wrong")}
     if wrong or facts.get("oob_status") == "FAILED":
-        sizes = ", ".join(f"{count:.0f} elements at {show_bytes(size)}" for size, count in sorted(wrong.items())[:4])
+        sizes = node_list((f"{count:.0f} elements at {show_bytes(size)}" for size, count in sorted(wrong.items())), 4)
         message = f"{operation} gave wrong results: {sizes or 'out of bounds values'}"
         yield Finding(code=Code.WRONG_RESULT, message=message, indicator="wrong_results", params=where)
     yield from (

@@ -10,8 +10,8 @@ from plumbline.clusters.profile import load_profile
 from plumbline.errors import ExitCode
 from plumbline.execution import lock
 from plumbline.kubernetes import lease
-from plumbline.kubernetes.access import connect
-from plumbline.kubernetes.doctor import Check, State, quick_checks
+from plumbline.kubernetes.access import NoAccessError, connect
+from plumbline.kubernetes.doctor import Check, State, no_access, quick_checks
 from plumbline.kubernetes.probing import probe_checks
 from plumbline.kubernetes.reaper import reap, reap_run
 from plumbline.model import to_plain
@@ -47,11 +47,14 @@ def add_commands(commands: Commands[argparse.ArgumentParser]) -> None:
 
 
 def _doctor(chosen: argparse.Namespace) -> int:
-    profile = load_profile(chosen.cluster)
-    api, today = connect(profile), datetime.now(UTC).date()
+    profile, today = load_profile(chosen.cluster), datetime.now(UTC).date()
+    try:
+        api = connect(profile)
+    except NoAccessError as error:
+        _print_check(no_access(error), as_json=chosen.json)
+        return ExitCode.CLOSED
     failed = False
-    checks = quick_checks(api, profile, today)
-    for check in checks:
+    for check in quick_checks(api, profile, today):
         failed |= _print_check(check, as_json=chosen.json)
     if not chosen.quick and not failed:
         for check in probe_checks(api, profile, results_directory(profile), today):

@@ -11,16 +11,32 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from plumbline.clusters.kubernetes import Access as Chosen
 from plumbline.clusters.kubernetes import Kubernetes
 from plumbline.clusters.profile import ClusterProfile
 from plumbline.configuration import load_yaml
 from plumbline.errors import ConfigError, near_match
-from plumbline.kubernetes.api import SERVICE_ACCOUNT, Access, Api, in_cluster, pem
+from plumbline.kubernetes.api import SERVICE_ACCOUNT, Access, Api, ApiError, in_cluster, pem
 
 Lookup = Callable[[str], Mapping[str, Any]]
 """Gives the extras of an Airflow connection."""
 _lookups: list[Lookup] = []
 _PLUGIN_LIMIT_S = 60
+
+
+class NoAccessError(ConfigError):
+    """The way to the API that a profile names leads nowhere: `found` says which way and why, `mend` what to do."""
+
+    def __init__(self, profile: str, found: str) -> None:
+        """Tell what was found, the choices, and where to learn more."""
+        super().__init__(f"profile {profile}: {found}; {self.mend}; `plumbline doctor {profile}` tells more")
+        self.found = found
+
+    mend = (
+        "give the profile's kubernetes.access one of kubeconfig: FILE (and context: NAME), in_cluster: true (where "
+        "this runs in a pod) or connection: NAME (an Airflow connection; the command line knows none), or none of "
+        "them and have KUBECONFIG name a file"
+    )
 
 
 def use_connections(lookup: Lookup) -> None:
@@ -36,27 +52,46 @@ def settings_of(profile: ClusterProfile) -> Kubernetes:
 
 
 def connect(profile: ClusterProfile) -> Api:
-    """Give the API of a profile's cluster; nothing is asked yet. Raises ConfigError, ApiError."""
-    chosen = settings_of(profile).access
+    """Give the API of a profile's cluster; nothing is asked yet. Raises NoAccessError, ConfigError."""
+    settings = settings_of(profile)
+    try:
+        return Api(_access(profile, settings.access))
+    except (ConfigError, ApiError) as error:
+        raise NoAccessError(profile.name, f"{_way(settings.access)}: {error}") from None
+
+
+def _access(profile: ClusterProfile, chosen: Chosen) -> Access:
     if chosen.connection:
-        return Api(_from_connection(profile.name, chosen.connection))
-    if chosen.in_cluster or (not chosen.kubeconfig and "KUBERNETES_SERVICE_HOST" in os.environ
-                             and (SERVICE_ACCOUNT / "token").is_file()):  # fmt: skip
-        return Api(in_cluster())
+        return _from_connection(chosen.connection)
+    if _own_account(chosen):
+        return in_cluster()
     path = profile.path(chosen.kubeconfig) if chosen.kubeconfig else _default_kubeconfig()
-    return Api(from_kubeconfig(load_yaml(path), str(path), chosen.context))
+    return from_kubeconfig(load_yaml(path), str(path), chosen.context)
+
+
+def _own_account(chosen: Chosen) -> bool:
+    in_pod = "KUBERNETES_SERVICE_HOST" in os.environ and (SERVICE_ACCOUNT / "token").is_file()
+    return chosen.in_cluster or (not chosen.kubeconfig and in_pod)
+
+
+def _way(chosen: Chosen) -> str:
+    """Name the key of the profile that decides how the API is reached."""
+    for key in ("connection", "kubeconfig"):
+        if value := getattr(chosen, key):
+            return f"kubernetes.access.{key} {value}"
+    if chosen.in_cluster:
+        return "kubernetes.access.in_cluster"
+    default = "this pod's account" if _own_account(chosen) else f"the kubeconfig {_default_kubeconfig()}"
+    return f"kubernetes.access names no way to the API, so {default} is taken"
 
 
 def _default_kubeconfig() -> Path:
     return Path(os.environ.get("KUBECONFIG") or Path.home() / ".kube" / "config")
 
 
-def _from_connection(profile: str, name: str) -> Access:
+def _from_connection(name: str) -> Access:
     if not _lookups:
-        raise ConfigError(
-            f"profile {profile}: kubernetes.access.connection {name} is known to Airflow only; give "
-            "kubernetes.access.kubeconfig where the command line shall reach the cluster"
-        )
+        raise ConfigError("only Airflow knows its connections, and this is the command line")
     extras = _lookups[0](name)
     context = extras.get("cluster_context") or None
     if extras.get("kube_config"):

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from plumbline.amounts import node_list
 from plumbline.execution.pods import PREFIX
 from plumbline.kubernetes.api import Api, ApiError
 from plumbline.kubernetes.files import record_fault
@@ -143,7 +144,7 @@ def _held_by(names: Sequence[str], own: Sequence[Pod]) -> Finding:
     for one in own:
         if node_of(one) in names and _gpus_asked(one):
             return Code.INFRASTRUCTURE, f"pod {one['metadata']['name']} of ours still holds GPUs of {node_of(one)}"
-    return Code.BUSY, f"others hold GPUs of {', '.join(names[:3])}{', …' if len(names) > 3 else ''}"
+    return Code.BUSY, f"others hold GPUs of {node_list(names, 3)}"
 
 
 def _same_attempt(one: Pod, other: Pod) -> bool:

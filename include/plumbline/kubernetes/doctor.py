@@ -14,11 +14,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from plumbline.amounts import node_list
 from plumbline.clusters.kubernetes import Kubernetes, Volume
 from plumbline.clusters.profile import ClusterProfile
+from plumbline.errors import ConfigError
 from plumbline.execution import pods
 from plumbline.execution.pod_placement import HOSTNAME, PINNED_BY_NAME
-from plumbline.kubernetes.access import settings_of
+from plumbline.kubernetes.access import NoAccessError, settings_of
 from plumbline.kubernetes.api import Api, ApiError
 from plumbline.kubernetes.inventory import read_inventory
 from plumbline.model import Code, Contends, Device, LaunchSpec, Origin
@@ -59,10 +61,11 @@ _AUTHORIZATION = "/apis/authorization.k8s.io/v1"
 
 def quick_checks(api: Api, profile: ClusterProfile, today: date) -> Iterator[Check]:
     """Check what reading the API can tell, in the order in which it must be mended. Raises nothing of the API's."""
-    version = _ask(api, "/version")
-    if isinstance(version, ApiError):
+    try:
+        version = api.get("/version", patience_s=2)
+    except (ApiError, ConfigError) as error:  # ConfigError: a credential plugin of the kubeconfig
         yield Check(
-            name="api", state=State.FAIL, found=str(version),
+            name="api", state=State.FAIL, found=str(error),
             mend="see kubernetes.access of the profile; `kubectl version` must answer from here",
         )  # fmt: skip
         return
@@ -80,6 +83,11 @@ def quick_checks(api: Api, profile: ClusterProfile, today: date) -> Iterator[Che
     yield from _nodes(api, profile, today)
     yield from _quota(api, profile)
     yield from _admission(api, profile)
+
+
+def no_access(error: NoAccessError) -> Check:
+    """Tell of an API that the profile doesn't lead to in the form of a check."""
+    return Check(name="api", state=State.FAIL, found=error.found, mend=error.mend)
 
 
 def _ask(api: Api, path: str) -> dict[str, Any] | ApiError:
@@ -307,9 +315,8 @@ def _rdma(nodes: Sequence[Mapping[str, Any]], resource: str, count: int) -> Chec
             short.append(f"{name} ({has})")
     if not short:
         return Check(name="rdma", state=State.OK, found=f"{count} {resource} on every node")
-    more = f" and {len(short) - 5} more" if len(short) > 5 else ""
     return Check(
-        name="rdma", state=State.FAIL, found=f"fewer than {count} {resource} on {', '.join(short[:5])}{more}",
+        name="rdma", state=State.FAIL, found=f"fewer than {count} {resource} on {node_list(short, 5)}",
         mend="install or mend the RDMA device plugin (network operator), or see kubernetes.rdma",
     )  # fmt: skip
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import date
 from typing import Any
 
+from plumbline.amounts import node_list
 from plumbline.clusters.inventory import Inventory, InventoryNode, exclusions_in_force
 from plumbline.clusters.kubernetes import Kubernetes
 from plumbline.clusters.profile import ClusterProfile
@@ -122,8 +123,8 @@ def _lacking(profile: ClusterProfile, node: Object, held: Mapping[str, int]) -> 
         return Code.MISSING_GPU, f"{allocatable} of {wanted} {resource} (the device plugin reports {capacity}{ill})"
     used = sum(held.values())
     if allocatable - used < wanted:
-        who = ", ".join(f"{pod} ({count})" for pod, count in sorted(held.items())[:3])
-        return Code.BUSY, f"{used} of {allocatable} {resource} in use by {who}{', …' if len(held) > 3 else ''}"
+        who = node_list((f"{pod} ({count})" for pod, count in sorted(held.items())), 3)
+        return Code.BUSY, f"{used} of {allocatable} {resource} in use by {who}"
     return None, ""
 
 

@@ -7,9 +7,14 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from plumbline.amounts import node_list, plural
 from plumbline.model import Indicator
 from plumbline.readers.source import strip_ansi
 from plumbline.units import show_bytes
+
+__all__ = [
+    "clean", "duration", "node_list", "number", "params_in_words", "percent", "plain", "plural", "shortened", "unit",
+]  # fmt: skip
 
 _UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufffe\uffff]|[\ud800-\udfff]"
@@ -81,15 +86,3 @@ def params_in_words(params: str | Mapping[str, Any], names: Iterable[str] | None
         else:
             words.append(value if isinstance(value, str) else f"{name.replace('_', ' ')} {value}")
     return ", ".join(words)
-
-
-def node_list(names: Iterable[str], limit: int = 12) -> str:
-    """Write node names, the first few of many."""
-    known = list(names)
-    shown = ", ".join(known[:limit])
-    return shown + (f" and {len(known) - limit} more" if len(known) > limit else "")
-
-
-def plural(count: int, word: str, many: str | None = None) -> str:
-    """Write '1 node', '2 nodes'."""
-    return f"{count:,} {word if count == 1 else many or word + 's'}"
