@@ -24,8 +24,9 @@ from plumbline.execution.pods import PREFIX, rounds, selector
 from plumbline.execution.run_one import AttemptTakenError, raise_stop
 from plumbline.kubernetes import diagnosis, elsewhere, files, ssh
 from plumbline.kubernetes.api import Api, ApiError, in_cluster
-from plumbline.kubernetes.launches import STARTS_A_TICK, Launch, Site
+from plumbline.kubernetes.launches import Launch
 from plumbline.kubernetes.mirror import Mirror
+from plumbline.kubernetes.site import STARTS_A_TICK, Site
 from plumbline.kubernetes.sweeping import Sweeper, keep_beating
 from plumbline.model import Code, LaunchSpec
 

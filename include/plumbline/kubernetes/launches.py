@@ -6,7 +6,6 @@ Single-threaded: `step` looks at what has changed since and never waits. Standar
 from __future__ import annotations
 
 import contextlib
-import json
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,56 +23,20 @@ from plumbline.execution.run_one import (
     stop_group,
     write_record,
 )
-from plumbline.kubernetes import diagnosis, files, ssh
-from plumbline.kubernetes.api import Api, ApiError
-from plumbline.kubernetes.sweeping import Sweeper
+from plumbline.kubernetes import diagnosis, files, machine_reports, ssh
+from plumbline.kubernetes.api import ApiError
+from plumbline.kubernetes.site import Site
 from plumbline.model import Code, LaunchSpec, Outcome, RunRecord, run_record
 
 Pod = Mapping[str, Any]
-STARTS_A_TICK = 8
 _NO_PODS_S = 5.0
 _AFTER_EXIT_S = 6.0
 """A command that failed may have failed because a worker did, which shows a little later."""
 _RECORD_S = 90.0
 """A worker that ended well has written its record; shared file systems may show it that much later."""
-_ASK_S = 0.25
 _LAST_WORDS_S = 10.0
 """For workers to say how their machines do after the command."""
 _LOOK_S = 10.0
-
-
-@dataclass(kw_only=True)
-class Site:
-    """What all launches of a launcher share. `owner` is its pod's name and uid."""
-
-    api: Api
-    profile: Mapping[str, Any]
-    batch_id: str
-    evidence: Path
-    owner: tuple[str, str]
-    sweeper: Sweeper
-    keys: ssh.Keys | None = None
-    starts_left: int = STARTS_A_TICK
-    """Commands that may still start in this tick: each brings one ssh a node for a moment."""
-    _asked: float = 0.0
-
-    def may_ask(self) -> bool:
-        """Say whether a question beside the watch may be asked now: a thousand launches share the API with others."""
-        if time.monotonic() - self._asked < _ASK_S:
-            return False
-        self._asked = time.monotonic()
-        return True
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        """The profile's section kubernetes."""
-        found: Mapping[str, Any] = self.profile["kubernetes"]
-        return found
-
-    @property
-    def jobs(self) -> str:
-        """The API's path of Jobs."""
-        return f"/apis/batch/v1/namespaces/{self.settings['namespace']}/jobs"
 
 
 @dataclass(kw_only=True)
@@ -100,7 +63,7 @@ class Launch:
     _since: dict[str, float] = field(default_factory=dict)
     """When something that may last too long was first seen."""
     _raw_dir: Path | None = None
-    _ending: Callable[[Mapping[str, Mapping[str, Any]]], RunRecord] | None = None
+    _ending: Callable[[machine_reports.Reports], RunRecord] | None = None
     """Makes the record, once the workers have said their last."""
 
     @property
@@ -342,7 +305,7 @@ class Launch:
         self._since["ending"] = time.monotonic()
         self.delete_job()
 
-        def record(told: Mapping[str, Mapping[str, Any]]) -> RunRecord:
+        def record(told: machine_reports.Reports) -> RunRecord:
             assert self._raw_dir is not None  # claimed by start
             return RunRecord(
                 launch_id=self.spec.launch_id,
@@ -367,7 +330,7 @@ class Launch:
                     "nodes": {node: one["before"].get("software") for node, one in told.items()},
                     "env": shown_environment(self.spec.env),
                 },
-                snapshots={when: _together(told, when) for when in ("before", "after")},
+                snapshots={when: machine_reports.snapshots(told, when) for when in ("before", "after")},
                 raw_dir=f"raw/{self._raw_dir.name}",
                 raw_files=tuple(digest_files(self._raw_dir)),
             )
@@ -376,8 +339,7 @@ class Launch:
 
     def _step_ending(self) -> None:
         """Write the record when every worker has said its last, or has had the time to."""
-        folder = files.pods_folder(self.site.evidence) / f"{self.spec.launch_id}.a{self.attempt}"
-        there = all((folder / f"{node}.after.json").exists() for node in self.placed.nodes)
+        there = machine_reports.all_reported(self.site.evidence, self.spec.launch_id, self.attempt, self.placed.nodes)
         if there or time.monotonic() - self._since["ending"] > _LAST_WORDS_S:
             self.conclude()
 
@@ -385,12 +347,9 @@ class Launch:
         """Write the record of a command that has ended, with what the workers have said by now."""
         if self._ending is None or self.done:
             return
-        folder = files.pods_folder(self.site.evidence) / f"{self.spec.launch_id}.a{self.attempt}"
-        told = {
-            node: {when: _read(folder / f"{node}.{when}.json") for when in ("before", "after")}
-            for node in self.placed.nodes
-        }
-        self.record = self._ending(told)
+        self.record = self._ending(
+            machine_reports.read_reports(self.site.evidence, self.spec.launch_id, self.attempt, self.placed.nodes)
+        )
         self._write(self.record)
 
     def _write(self, record: RunRecord) -> None:
@@ -401,22 +360,3 @@ class Launch:
         """Have the Job removed with its pods, whenever the API does it."""
         if self._job:
             self.site.sweeper.add(f"{self.site.jobs}/{self._job}")
-
-
-def _together(told: Mapping[str, Mapping[str, Any]], when: str) -> dict[str, Any]:
-    """Put the snapshots of several nodes into one: GPUs in one list, named node/index; the rest by node."""
-    found: dict[str, Any] = {"nodes": {}}
-    for node, one in told.items():
-        taken = dict(one[when].get("snapshot") or {})
-        for gpu in taken.pop("gpus", ()):
-            found.setdefault("gpus", []).append({**gpu, "index": f"{node}/{gpu.get('index', '?')}"})
-        found["nodes"][node] = taken
-    return found
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return data if isinstance(data, dict) else {}

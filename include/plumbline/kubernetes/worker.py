@@ -8,7 +8,6 @@ and after when this program is asked to end.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -20,9 +19,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from plumbline.execution.environment import hardware_identity, snapshot, software_environment
-from plumbline.execution.run_one import die_with_parent, raise_stop, write_atomically
+from plumbline.execution.run_one import die_with_parent, raise_stop
 from plumbline.kubernetes import files
 from plumbline.kubernetes.idle import wait_until_idle
+from plumbline.kubernetes.machine_reports import write_report
 from plumbline.kubernetes.node import parse_options
 
 BUSY, UNFIT = 75, 78
@@ -79,8 +79,7 @@ def tell(evidence: Path, launch_id: str, attempt: int, when: str) -> None:
     """Write what this machine says of itself, for the launcher's record."""
     node = os.environ["PLUMBLINE_NODE"]
     told = {"hardware": hardware_identity(), "software": software_environment(), "snapshot": snapshot()}
-    path = files.pods_folder(evidence) / f"{launch_id}.a{attempt}" / f"{node}.{when}.json"
-    write_atomically(path, json.dumps(told))
+    write_report(evidence, launch_id, attempt, node, when, told)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
