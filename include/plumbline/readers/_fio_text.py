@@ -7,12 +7,11 @@ report is whole. `--status-interval` repeats the report: a later block of the sa
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any
 
-from plumbline.readers._fio_model import Job, Latency, Run, Transfer
+from plumbline.readers._fio_model import Job, Run
+from plumbline.readers._fio_report import Block, Host, Report, runs_of
 from plumbline.readers._fio_terse import TERSE, terse_job
 from plumbline.readers._row_shapes import ANY_DIGIT, MOST_SHAPES
 from plumbline.readers.framing import strip_prefix
@@ -57,81 +56,12 @@ _POWER = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 _KINDS = {"clat": "completion", "lat": "total", "slat": "submission"}
 
 
-@dataclass(slots=True)
-class _Kind:
-    """One kind of latency as it is being read."""
-
-    mean_us: float | None = None
-    percentiles: dict[float, float] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class _Block:
-    """The block of one job as it is being read."""
-
-    name: str
-    group: int
-    hostname: str | None
-    pid: int
-    members: int
-    error: int
-    error_text: str
-    transfers: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Direction → the fields of its Transfer, but for the latencies."""
-    latency: dict[str, dict[str, _Kind]] = field(default_factory=dict)
-    """Direction → kind → what was read of it."""
-
-    def kind(self, way: str, kind: str) -> _Kind:
-        kinds = self.latency.get(way)
-        if kinds is None:
-            kinds = self.latency[way] = {}
-        found = kinds.get(kind)
-        if found is None:
-            found = kinds[kind] = _Kind()
-        return found
-
-    def built(self, options: Mapping[str, str] | None) -> Job:
-        transfers = tuple(
-            Transfer(
-                **fields,
-                latency={
-                    kind: Latency(mean_us=read.mean_us, percentiles=read.percentiles)
-                    for kind, read in self.latency.get(way, {}).items()
-                },
-            )
-            for way, fields in self.transfers.items()
-        )
-        return Job(
-            name=self.name, group=self.group, hostname=self.hostname, pid=self.pid, members=self.members,
-            error=self.error, error_text=self.error_text, transfers=transfers, options=options or {},
-        )  # fmt: skip
-
-
-@dataclass(slots=True)
-class _Host:
-    """What one machine printed in one run ('' where fio ran alone)."""
-
-    started: int = 0
-    status: dict[int, set[str]] = field(default_factory=dict)
-    group: int | None = None
-
-
-@dataclass(slots=True)
-class _Report:
-    version: str | None = None
-    options: dict[tuple[str, int], dict[str, str]] = field(default_factory=dict)
-    blocks: dict[tuple[str, str, int, int], _Block] = field(default_factory=dict)
-    hosts: dict[str, _Host] = field(default_factory=dict)
-    banners: int = 0
-    all_clients: _Block | None = None
-
-
 class TextReports:
     """Takes lines, gives the runs that they report."""
 
     def __init__(self) -> None:
         """Begin with no run."""
-        self._report = _Report()
+        self._report = Report()
         self._runs: list[Run] = []
         """Those of the reports before this one."""
         self._connected = self._announced = 0
@@ -140,7 +70,7 @@ class TextReports:
         self._terse_cut = False
         self._terse_version: str | None = None
         self._host = ""
-        self._block: _Block | None = None
+        self._block: Block | None = None
         self._way = ""
         self._kind: tuple[str, float] | None = None
         self._cells: dict[str, list[tuple[slice, slice]]] = {}
@@ -199,13 +129,13 @@ class TextReports:
 
     # -- what the run is
 
-    def _new_report(self, *, begun: bool = True) -> _Report:
+    def _new_report(self, *, begun: bool = True) -> Report:
         """Begin a report, or go on with one that has no block yet. No line changes a report once the next is begun."""
         if not begun:
             return self._report
-        self._runs += _runs_of(self._report)
+        self._runs += runs_of(self._report)
         self._connected, self._announced = self.connected(), self.announced()
-        self._report = _Report()
+        self._report = Report()
         self._block = self._kind = None
         return self._report
 
@@ -234,7 +164,7 @@ class TextReports:
     def _start(self, line: str, count: int) -> None:
         host = match["host"] if (match := re.match(r"\s*<(?P<host>[^<>]{1,255})>", line)) else ""
         report = self._new_report(begun=bool(self._report.blocks))
-        report.hosts.setdefault(host, _Host()).started += count
+        report.hosts.setdefault(host, Host()).started += count
 
     # -- the blocks
 
@@ -244,7 +174,7 @@ class TextReports:
         if match["host"]:
             self._host = match["host"]
         self._way, self._kind = "", None
-        self._block = block = _Block(
+        self._block = block = Block(
             name=_job_name(match["name"]),
             group=int(match["group"]),
             hostname=self._host or None,
@@ -258,12 +188,12 @@ class TextReports:
             report.all_clients = block
             return
         key = (self._host, block.name, block.group, block.pid)
-        host = report.hosts.setdefault(self._host, _Host())
+        host = report.hosts.setdefault(self._host, Host())
         if host.status and key in report.blocks:  # --status-interval: the same report again
             host.status, host.group = {}, None
         elif host.status:
             report = self._new_report()
-            report.hosts[self._host] = _Host()
+            report.hosts[self._host] = Host()
             self._block = block
         report.blocks[key] = block
 
@@ -311,7 +241,7 @@ class TextReports:
     # -- the status sections
 
     def _open_group(self, group: int) -> None:
-        host = self._report.hosts.setdefault(self._host, _Host())
+        host = self._report.hosts.setdefault(self._host, Host())
         host.group = group
         host.status[group] = set()
         self._kind = None
@@ -335,7 +265,7 @@ class TextReports:
 
     def runs(self) -> list[Run]:
         """Give the runs seen, text first, then the terse lines as one run."""
-        found = [*self._runs, *_runs_of(self._report)]
+        found = [*self._runs, *runs_of(self._report)]
         if self._terse or self._terse_cut:
             problems = ("a terse line is cut or of another layout",) if self._terse_cut else ()
             found.append(
@@ -351,42 +281,6 @@ class TextReports:
         """Give how many processes were announced in reports that show no job."""
         hosts = {} if self._report.blocks else self._report.hosts
         return self._announced + sum(host.started for host in hosts.values())
-
-
-def _runs_of(report: _Report) -> Iterator[Run]:
-    if report.blocks or report.all_clients:
-        yield _run_of(report)
-
-
-def _run_of(report: _Report) -> Run:
-    return Run(
-        container="text",
-        version=report.version,
-        jobs=tuple(block.built(report.options.get((block.name, block.group))) for block in report.blocks.values()),
-        all_clients=report.all_clients.built(None) if report.all_clients else None,
-        problems=tuple(_missing(report)),
-    )
-
-
-def _missing(report: _Report) -> list[str]:
-    """Say what a text report lacks: the status section of a group, or blocks of processes that were started."""
-    missing = []
-    for (host, name, group, _), block in report.blocks.items():
-        seen = report.hosts[host].status.get(group)
-        place = f" on {host}" if host else ""
-        if seen is None:
-            missing.append(f"the report stops before the status of group {group}{place}")
-        elif not block.transfers.keys() <= seen and "mixed" not in seen:
-            missing.append(f"the status of group {group}{place} stops before all directions of {name}")
-    for name, machine in report.hosts.items():
-        shown = sum(block.members or 1 for (at, *_), block in report.blocks.items() if at == name)
-        if machine.started > shown:
-            place = f" on {name}" if name else ""
-            missing.append(f"{machine.started} processes started{place}, {shown} reported")
-    reporting = len({host for host, *_ in report.blocks})
-    if report.banners > reporting:
-        missing.append(f"{report.banners} clients connected, {reporting} reported")
-    return list(dict.fromkeys(missing))
 
 
 @lru_cache(maxsize=256)  # reports ask for the same few

@@ -147,14 +147,10 @@ class TextScan:
         if self.report_lines or not self._rows.has(lines[at]):
             return 0
         width = len(matrix.columns)
-        if not matrix.labels and width > 1:
-            cells = self._rows.cells(lines[at : at + width])
-            # Of numbers without a point there is one in each row: where they stand tells how long the rows are.
-            if cells is not None and len(cells) == width * (width + 1) and all(map(str.isdigit, cells[:: width + 1])):
-                matrix.labels = cells[:: width + 1]
-                del cells[:: width + 1]
-                matrix.values = _numbers(cells)
-                return width
+        if not matrix.labels and width > 1 and (square := self._rows.square(lines[at : at + width], width)):
+            matrix.labels, cells = square
+            matrix.values = _numbers(cells)
+            return width
         label, *cells = lines[at].split()
         if len(cells) != width:
             return 0

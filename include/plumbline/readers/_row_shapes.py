@@ -40,3 +40,17 @@ class RowShapes:
         if self._known.issuperset(text.translate(ANY_DIGIT).split("\n")) or all(map(self.has, lines)):
             return text.split()
         return None
+
+    def square(self, lines: Sequence[str], size: int) -> tuple[list[str], list[str]] | None:
+        """Give labels and cells, row behind row, of a matrix whose rows are just these lines; None for anything else.
+
+        Labels are whole numbers, cells have a point: where labels stand tells that every row has `size` cells.
+        """
+        cells = self.cells(lines) if len(lines) == size else None
+        if cells is None or len(cells) != size * (size + 1):
+            return None
+        labels = cells[:: size + 1]
+        if not all(map(str.isdigit, labels)):
+            return None
+        del cells[:: size + 1]
+        return labels, cells

@@ -200,13 +200,10 @@ class _Scan:
 
     def _take_rows(self, matrix: _Matrix, lines: Sequence[str]) -> bool:
         """Take all rows of a matrix at once. False when the lines are anything else, or fewer."""
-        size = matrix.size
-        cells = self._rows.cells(lines) if len(lines) == size else None
-        # Labels alone have no point: where they stand tells that every row has as many cells.
-        if cells is None or len(cells) != size * (size + 1) or cells[:: size + 1] != _labels(size):
+        square = self._rows.square(lines, matrix.size)
+        if square is None or square[0] != _labels(matrix.size):
             return False
-        del cells[:: size + 1]
-        self._take(matrix, cells)
+        self._take(matrix, square[1])
         return True
 
     def _take_cells(self, matrix: _Matrix, text: str) -> None:
