@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.reports.report import templates
-from plumbline.simulation.faults import Fault
+from plumbline.simulation.faults import UNGRADED, Fault
 from plumbline.tracking.run_directory import RunDirectory
 
 
@@ -56,8 +56,6 @@ class NightLine:
 
 def _planted(fault: Fault) -> str:
     """Name a planted fault, with how badly it is planted where its kind has degrees."""
-    from plumbline.scoreboard.scenarios import UNGRADED  # noqa: PLC0415 - imports numpy
-
     degree = "" if fault.kind in UNGRADED else f" ({fault.severity:.0%})"
     return f"{fault.kind} {fault.component}{degree}"
 

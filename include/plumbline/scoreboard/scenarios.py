@@ -8,7 +8,7 @@ from datetime import date
 from typing import Any
 
 from plumbline.clusters.inventory import Inventory
-from plumbline.simulation.faults import TARGETS, Fault
+from plumbline.simulation.faults import TARGETS, UNGRADED, Fault
 from plumbline.simulation.hardware import HardwareModel
 from plumbline.simulation.physics import generator
 from plumbline.simulation.truth import STORAGE_SERVERS
@@ -17,7 +17,6 @@ BANDS: Mapping[str, tuple[float, float]] = {"mild": (0.05, 0.15), "moderate": (0
 """Severity (see simulation/faults.py) is drawn evenly from the band."""
 WHOLE = "whole"
 """In place of a band, for faults that have no degree."""
-UNGRADED = frozenset({"missing_gpu", "node_lost", "hang", "truncated_output"})
 FAILING = frozenset({*UNGRADED, "clock_drift", "silent_corruption"})
 """Kinds that show in how launches end and in what they tell."""
 BENCHMARKS = ("fio", "nccl_tests", "hpl_mxp", "mlperf_gpt3", "mlperf_bert")

@@ -29,6 +29,8 @@ TARGETS: Mapping[str, tuple[str, ...]] = {
     "driver_rollback": ("nodes",), "nccl_rollback": ("nodes",), "noisy_neighbour": ("resource",),
 }  # fmt: skip
 """What each kind must name: the component whose truth it changes."""
+UNGRADED: frozenset[Kind] = frozenset({"missing_gpu", "node_lost", "hang", "truncated_output"})
+"""Kinds that have no degree: what is planted is there or not, whatever its severity."""
 
 
 class Fault(Document):
