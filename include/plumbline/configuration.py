@@ -154,6 +154,11 @@ def find_document(kind: str, name: str, folders: Iterable[Path]) -> Path:
     raise ConfigError(f"no {kind} {name!r}{near_match(name, known)}")
 
 
+def document_names(folders: Iterable[Path]) -> list[str]:
+    """Give the names of the documents in the folders, sorted."""
+    return sorted({path.stem for folder in folders for path in folder.glob("*.yaml")})
+
+
 def search_path(variable: str, shipped: Path) -> list[Path]:
     """Give the folders of a kind of document: those in the environment variable (colon-separated), then the shipped."""
     return [*(Path(p) for p in os.environ.get(variable, "").split(":") if p), shipped]

@@ -25,7 +25,7 @@ from plumbline.execution.launcher import launcher
 from plumbline.execution.plan import make_plan, plan_data
 from plumbline.model import Code, VerdictKind
 from plumbline.suites.suite import ALWAYS_BLOCKING, Baseline, Suite, load_suite
-from plumbline.tracking.run_directory import RUN_ID, RunDirectory, link_latest, misplaced, new_run_id, run_time
+from plumbline.tracking.run_directory import RunDirectory, link_latest, misplaced, new_run_id, run_time
 from plumbline.validation.seals import note_seal
 
 Progress = Callable[[str], None]
@@ -416,24 +416,3 @@ def _why_closed(run_id: str, reasons: Sequence[Mapping[str, Any]]) -> str:
 def default_results() -> Path:
     """Give where runs are looked for when no cluster is named: PLUMBLINE_RESULTS, else results/ of the project."""
     return Path(os.environ.get("PLUMBLINE_RESULTS", project_root() / "results"))
-
-
-def find_run(text: str) -> RunDirectory:
-    """Open a run by path, by run id below results/, or 'latest'. Raises ConfigError."""
-    path = Path(text)
-    if path.is_dir():
-        return RunDirectory.open(path)
-    results = default_results()
-    if text == "latest" and (results / "latest").is_dir():
-        return RunDirectory.open(results / "latest")
-    if path.exists():
-        raise ConfigError(f"{text} is a file; give a run directory, a run id, or latest")
-    runs = [p for p in results.glob("*/*/*") if RUN_ID.match(p.name) and p.is_dir()]
-    found = [p for p in runs if p.name == text]
-    if len(found) > 1:
-        places = ", ".join(str(p) for p in found)
-        raise ConfigError(f"{len(found)} runs are called {text!r}: {places}; give the directory of one")
-    if not found:
-        newest = f"; the newest is {max(p.name for p in runs)}" if runs else ""
-        raise ConfigError(f"no run {text!r} below {results}; give a run directory, a run id, or latest{newest}")
-    return RunDirectory.open(found[0])

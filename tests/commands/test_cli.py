@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,11 +14,12 @@ from tests.run_builder import Scenario, build_run, rewrite_json
 from plumbline import readers, stages
 from plumbline.cli import build_parser, main
 from plumbline.clusters.profile import PROFILES
+from plumbline.commands.running import print_verdict
 from plumbline.errors import ExitCode, OutputError
-from plumbline.model import Code, Verdict, VerdictKind, verdict
+from plumbline.model import Code, Origin, Verdict, VerdictKind, verdict
 from plumbline.suites.suite import SUITES
 from plumbline.tracking.history import load_history
-from plumbline.tracking.run_directory import RunDirectory
+from plumbline.tracking.run_directory import RunDirectory, link_latest
 
 DATA = Path(__file__).parents[1] / "data"
 TABLE = DATA / "nccl_tests" / "collectives_n2.txt"
@@ -115,7 +117,7 @@ def test_a_cut_file_is_incomplete_and_another_format_unreadable(
         (["plan", "--cluster", str(PROFILES / "local")], f"did you mean {PROFILES / 'local.yaml'}?"),
         (["plan", "--cluster", str(PROFILES)], "a path must be that of a YAML file"),
         (["plan", "--set", "nccl_tests.max_bytes=huge"], "nccl_tests: not a size in bytes: 'huge'"),
-        (["verify", str(TABLE)], f"{TABLE} is a file; give a run directory, a run id, or latest"),
+        (["verify", str(TABLE)], f"{TABLE} is a file; give a run directory, a run id, latest, or latest:CLUSTER"),
         (["compare", str(DATA), str(DATA)], f"{DATA} is not a run directory"),
         (["demo", "--out", str(TABLE / "x")], "cannot make it: Not a directory"),
     ],
@@ -475,3 +477,111 @@ def test_a_doctor_who_is_led_nowhere_says_so_in_a_row_of_his_own(
     for command in (["plan", "--cluster", "hgx-h100"], ["reap", "hgx-h100"]):
         code, _, err = run(capsys, *command)
         assert code == ExitCode.USAGE and "`plumbline doctor hgx-h100` tells more" in err
+
+
+def test_latest_says_which_run_it_is_and_can_be_that_of_one_cluster(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    when = Scenario().when
+    local, old = build_run(results), build_run(results, suite="acceptance", seed=3, when=when - timedelta(days=1))
+    other = build_run(results, cluster="other", seed=2, when=when + timedelta(days=1))
+    link_latest(results, other)
+    for text, made, place in (
+        ("latest", other, "cluster other, suite nightly"),
+        (str(results / "latest"), other, "cluster other, suite nightly"),
+        ("latest:other", other, "cluster other, suite nightly"),
+        ("latest:local", local, "cluster local, suite nightly"),
+        ("latest:local/acceptance", old, "cluster local, suite acceptance"),
+    ):
+        code, _, err = run(capsys, "verify", text)
+        assert code == ExitCode.OK
+        assert err.startswith(f"{text}: run {made.run_id} of {place}\n{made.run_id}: as sealed")
+    assert f"latest:local: run {local.run_id}" in run(capsys, "compare", "latest:local", "latest:other")[2]
+    assert f"run {local.run_id} of cluster local" in run(capsys, "report", "latest:local")[2]
+    for text, words in (
+        ("latest:othr", "no finished run of othr below"),
+        ("latest:othr", "did you mean 'other'?"),
+        ("latest:local/nihgtly", "did you mean 'nightly'?"),
+        ("latest:hgx-h100", "known: local, other"),
+        ("latest:", "no finished run of no cluster"),
+    ):
+        code, _, err = run(capsys, "verify", text)
+        assert code == ExitCode.USAGE and words in err
+    assert run(capsys, "verify", str(local.path))[2].startswith(f"{local.run_id}: as sealed")
+
+
+def test_the_latest_of_a_cluster_is_found_where_its_profile_keeps_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("PLUMBLINE_RESULTS", raising=False)
+    monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path))
+    monkeypatch.setenv("PLUMBLINE_PROFILES", str(tmp_path))
+    far = tmp_path / "far"
+    shipped = (PROFILES / "simulated-8.yaml").read_text()
+    (tmp_path / "lab.yaml").write_text(shipped.replace("name: simulated-8", f"name: lab\nresults: {far}"))
+    made = build_run(far, cluster="lab")
+    assert run(capsys, "verify", "latest")[0] == ExitCode.USAGE
+    assert run(capsys, "verify", "latest:lab")[2].startswith(f"latest:lab: run {made.run_id} of cluster lab")
+
+
+def test_a_document_that_is_wrong_hides_none_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for variable, what, key, good in (
+        ("PLUMBLINE_PROFILES", "clusters", "cluster", "simulated-8"),
+        ("PLUMBLINE_SUITES", "suites", "suite", "nightly"),
+    ):
+        bad = tmp_path / what / "bad.yaml"
+        bad.parent.mkdir()
+        bad.write_text("name: bad")
+        monkeypatch.setenv(variable, str(bad.parent))
+        code, out, _ = run(capsys, "list", what, "--json")
+        rows = {row[key]: row for row in json.loads(out)}
+        assert code == ExitCode.USAGE
+        assert rows["bad"]["invalid"].startswith(f"{bad}: key 'title' is missing")
+        assert "invalid" not in rows[good] and rows[good]["title"]
+        code, out, _ = run(capsys, "list", what)
+        assert code == ExitCode.USAGE
+        assert f"bad\n    invalid: {bad}: key 'title' is missing" in out and f"\n{good}\n    title: " in out
+        bad.unlink()
+        assert run(capsys, "list", what)[0] == ExitCode.OK
+
+
+def test_a_list_of_nothing_in_particular_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "list")
+    assert code == ExitCode.OK
+    listed = {line.split()[0] for line in out.splitlines()[1:]}
+    assert listed == {"readers", "benchmarks", "indicators", "clusters", "suites", "runs"}
+    assert {row["list"] for row in json.loads(run(capsys, "list", "--json")[1])} == listed
+    assert run(capsys, "list", "--markdown")[0] == ExitCode.USAGE
+
+
+def test_an_approval_is_told_in_a_sentence_or_as_json(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = build_run(results)
+    out = run(capsys, "approve", str(made.path), "--by", "ann")[1]
+    assert out.startswith(f"{made.run_id} is part of the baseline of local, as ann decided; ")
+    out = run(capsys, "approve", str(made.path), "--by", "bob", "--revoke")[1]
+    assert out.startswith(f"{made.run_id} is no part any more of the baseline of local, as bob decided; ")
+    out = run(capsys, "approve", str(made.path), "--by", "ann", "--json")[1]
+    assert json.loads(out) == made.decisions()[-1]
+    pretended = build_run(results, cluster="pretended", origin=Origin.SIMULATED)
+    assert "baseline of pretended (SIMULATED), as" in run(capsys, "approve", str(pretended.path), "--by", "ann")[1]
+
+
+@pytest.mark.parametrize(
+    ("count", "words"), [(8, "; missing: n1, n2, n3, n4, n5, n6, n7, n8\n"), (9, "n8 and 1 more\n")]
+)
+def test_a_cut_list_of_missing_nodes_says_how_many_more(
+    results: Path, capsys: pytest.CaptureFixture[str], count: int, words: str
+) -> None:
+    made = build_run(results)
+    data = json.loads((made.derived / "verdict.json").read_text())
+    data["coverage"]["missing"] = [f"n{i + 1}" for i in range(count)]
+    print_verdict(made, data)
+    assert words in capsys.readouterr().out
+
+
+def test_one_is_told_in_the_singular(capsys: pytest.CaptureFixture[str]) -> None:
+    out = run(capsys, "plan", "--cluster", "local")[1]
+    assert "1 launch of 1 node, at most" in out and "1 launch of 2 nodes, at most" in out
+    assert not re.search(r"\b1 (nodes|launches)", out)

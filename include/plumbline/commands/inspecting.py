@@ -6,7 +6,7 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,8 @@ from typing import Any
 from plumbline import readers, stages
 from plumbline.benchmarks import benchmarks
 from plumbline.clusters.profile import load_profile, profile_folders
+from plumbline.commands.run_names import RUN_HELP, named_run
+from plumbline.configuration import document_names
 from plumbline.errors import ConfigError, ExitCode, OutputError
 from plumbline.model import Scalar, to_plain
 from plumbline.readers.reading import Completeness, Fact, Item, Reading, Status
@@ -46,7 +48,13 @@ def add_commands(commands: Commands[argparse.ArgumentParser]) -> None:
         "what they find and expect, finished and unfinished runs, suites. `plumbline --help` explains the words.",
         epilog="example: plumbline list benchmarks",
     )
-    listing.add_argument("what", metavar="WHAT", choices=tuple(_LISTS), help=f"one of: {', '.join(_LISTS)}")
+    listing.add_argument(
+        "what",
+        metavar="WHAT",
+        nargs="?",
+        choices=tuple(_LISTS),
+        help=f"one of: {', '.join(_LISTS)}; without: what each is",
+    )
     listing.add_argument("--json", action="store_true", help="print JSON")
     listing.add_argument("--markdown", action="store_true", help="indicators as the page docs/indicators.md")
     listing.set_defaults(run=_list)
@@ -57,7 +65,7 @@ def add_commands(commands: Commands[argparse.ArgumentParser]) -> None:
         description="Print one JSON line a problem (missing, changed, extra, unsealed, stale_derived); exit 1 if any. "
         "Without any, say on stderr how many files are as they were sealed.",
     )
-    verify.add_argument("run_dir", metavar="RUN_DIR", help="a run directory, a run id, or latest")
+    verify.add_argument("run_dir", metavar="RUN_DIR", help=RUN_HELP)
     verify.set_defaults(run=_verify)
 
     status = commands.add_parser(
@@ -142,6 +150,8 @@ def _scalar(text: str) -> Scalar:
 
 
 def _list(chosen: argparse.Namespace) -> int:
+    if chosen.what is None and not chosen.markdown:
+        return _list_lists(as_json=chosen.json)
     if chosen.markdown:
         if chosen.what != "indicators":
             raise ConfigError("--markdown goes with `list indicators`")
@@ -149,10 +159,11 @@ def _list(chosen: argparse.Namespace) -> int:
 
         sys.stdout.write(markdown())
         return ExitCode.OK
-    rows = _LISTS[chosen.what]()
+    rows = _LISTS[chosen.what][1]()
+    code = ExitCode.USAGE if any("invalid" in row for row in rows) else ExitCode.OK
     if chosen.json:
         print(json.dumps(rows, indent=1, ensure_ascii=False))
-        return ExitCode.OK
+        return code
     if not rows:
         print(
             f"no {chosen.what}{f' below {stages.default_results()}' if chosen.what == 'runs' else ''}", file=sys.stderr
@@ -163,6 +174,17 @@ def _list(chosen: argparse.Namespace) -> int:
         for key, value in rest:
             for line in _text(value):
                 print(f"    {key}: {line}")
+    return code
+
+
+def _list_lists(*, as_json: bool) -> int:
+    """Say what can be listed."""
+    if as_json:
+        print(json.dumps([{"list": name, "meaning": meaning} for name, (meaning, _) in _LISTS.items()], indent=1))
+        return ExitCode.OK
+    print("plumbline list WHAT, where WHAT is one of:")
+    for name, (meaning, _) in _LISTS.items():
+        print(f"  {name:11} {meaning}")
     return ExitCode.OK
 
 
@@ -209,15 +231,27 @@ def _list_indicators() -> list[dict[str, Any]]:
 
 
 def _list_clusters() -> list[dict[str, Any]]:
-    found = [load_profile(name) for name in _names(profile_folders())]
-    return [
-        {"cluster": p.name, "title": p.title, "launcher": p.launcher, "accelerator": p.accelerator.model} for p in found
-    ]
+    def row(name: str) -> dict[str, Any]:
+        found = load_profile(name)
+        return {"title": found.title, "launcher": found.launcher, "accelerator": found.accelerator.model}
+
+    return [{"cluster": name, **_or_invalid(row, name)} for name in document_names(profile_folders())]
 
 
 def _list_suites() -> list[dict[str, Any]]:
-    found = [load_suite(name) for name in _names(suite_folders())]
-    return [{"suite": s.name, "title": s.title, "benchmarks": [b.benchmark for b in s.benchmarks]} for s in found]
+    def row(name: str) -> dict[str, Any]:
+        found = load_suite(name)
+        return {"title": found.title, "benchmarks": [entry.benchmark for entry in found.benchmarks]}
+
+    return [{"suite": name, **_or_invalid(row, name)} for name in document_names(suite_folders())]
+
+
+def _or_invalid(row: Callable[[str], dict[str, Any]], name: str) -> dict[str, Any]:
+    """Give a document's row, or what is wrong with it: one broken file hides none of the others."""
+    try:
+        return row(name)
+    except ConfigError as error:
+        return {"invalid": str(error)}
 
 
 def _list_runs() -> list[dict[str, Any]]:
@@ -243,25 +277,22 @@ def _word(run: RunDirectory) -> dict[str, str]:
         return {"verdict": "not judged", "gate": "closed"}
 
 
-def _names(folders: Iterable[Path]) -> list[str]:
-    return sorted({path.stem for folder in folders for path in folder.glob("*.yaml")})
-
-
-_LISTS = {
-    "readers": _list_readers,
-    "benchmarks": _list_benchmarks,
-    "indicators": _list_indicators,
-    "clusters": _list_clusters,
-    "suites": _list_suites,
-    "runs": _list_runs,
+_LISTS: dict[str, tuple[str, Callable[[], list[dict[str, Any]]]]] = {
+    "readers": ("the formats that `plumbline parse` reads, with what it finds in each", _list_readers),
+    "benchmarks": ("what can be measured, with every parameter that suites and --set can give", _list_benchmarks),
+    "indicators": ("the quantities that are judged, with unit and formula", _list_indicators),
+    "clusters": ("the profiles that --cluster takes", _list_clusters),
+    "suites": ("what --suite takes, with the benchmarks of each", _list_suites),
+    "runs": ("what was measured so far, with verdict and gate of each run", _list_runs),
 }
+"""What can be listed: its meaning, and what gives its rows."""
 
 
 # -- verify, status ----------------------------------------------------------------------------------------------
 
 
 def _verify(chosen: argparse.Namespace) -> int:
-    run = stages.find_run(chosen.run_dir)
+    run = named_run(chosen.run_dir)
     problems = list(run.problems())
     if any(seal_problems(run)):
         problems.append({"problem": "changed", "path": f"evidence/{MANIFEST}"})

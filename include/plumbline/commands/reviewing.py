@@ -10,11 +10,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from plumbline import stages
+from plumbline.amounts import plural
 from plumbline.clusters.profile import load_profile
 from plumbline.commands.inspecting import parse_age
+from plumbline.commands.run_names import RUN_HELP, named_run
+from plumbline.configuration import document_names
 from plumbline.errors import ConfigError, ExitCode, near_match
-from plumbline.reports.wording import plural
+from plumbline.model import Origin
 from plumbline.suites.suite import suite_folders
+from plumbline.tracking.judged_run import VERDICT
 from plumbline.tracking.run_directory import find_runs, run_time
 
 Commands = argparse._SubParsersAction  # the type has no public name
@@ -28,7 +32,7 @@ def add_commands(commands: Commands[argparse.ArgumentParser]) -> None:
         description="Show what changed from run A to run B.",
         epilog="example: plumbline compare RUN_ID latest",
     )
-    compare.add_argument("a", metavar="RUN_A", help="a run directory, a run id, or latest")
+    compare.add_argument("a", metavar="RUN_A", help=RUN_HELP)
     compare.add_argument("b", metavar="RUN_B", help="likewise")
     compare.add_argument("--json", action="store_true", help="print JSON")
     compare.set_defaults(run=_compare)
@@ -54,10 +58,11 @@ def add_commands(commands: Commands[argparse.ArgumentParser]) -> None:
         "closed by nothing but a missing baseline.",
         epilog='example: plumbline approve latest --by "your name" --comment "quiet machine"',
     )
-    approve.add_argument("run_dir", metavar="RUN_DIR", help="a run directory, a run id, or latest")
+    approve.add_argument("run_dir", metavar="RUN_DIR", help=RUN_HELP)
     approve.add_argument("--by", required=True, help="who decides")
     approve.add_argument("--comment", default="", help="why")
     approve.add_argument("--revoke", action="store_true", help="take an approval back")
+    approve.add_argument("--json", action="store_true", help="print the recorded decision as JSON")
     approve.set_defaults(run=_approve)
 
     prune = commands.add_parser(
@@ -75,7 +80,7 @@ def add_commands(commands: Commands[argparse.ArgumentParser]) -> None:
 def _compare(chosen: argparse.Namespace) -> int:
     from plumbline.tracking.comparison import compare  # noqa: PLC0415
 
-    runs = stages.find_run(chosen.a), stages.find_run(chosen.b)
+    runs = named_run(chosen.a), named_run(chosen.b)
     for run in runs:
         if problem := next(iter(run.problems()), None):
             what = f"{problem['path']} is {problem['problem']} since the seal: see plumbline verify"
@@ -123,17 +128,26 @@ def _history(chosen: argparse.Namespace) -> int:
 
 def _check_suite(runs: Path, suite: str) -> None:
     """Refuse a suite that neither is there nor has runs, of when it was there. Raises ConfigError."""
-    known = {path.stem for folder in suite_folders() for path in folder.glob("*.yaml")}
+    known = set(document_names(suite_folders()))
     known |= {path.name for path in runs.glob("*") if path.is_dir()}
     if suite not in known:
         raise ConfigError(f"no suite {suite!r}{near_match(suite, known)}")
 
 
 def _approve(chosen: argparse.Namespace) -> int:
-    run = stages.find_run(chosen.run_dir)
+    run = named_run(chosen.run_dir)
     kind = "revoke_baseline" if chosen.revoke else "approve_baseline"
     line = stages.approve(run.path, by=chosen.by, comment=chosen.comment, kind=kind)
-    print(json.dumps(line, ensure_ascii=False))
+    if chosen.json:
+        print(json.dumps(line, ensure_ascii=False))
+        return ExitCode.OK
+    part, with_it = ("is no part any more", "without it") if chosen.revoke else ("is part", "with it as well")
+    verdict = run.read_derived(VERDICT)
+    cluster = f"{verdict['cluster']}{' (SIMULATED)' if verdict['origin'] == Origin.SIMULATED else ''}"
+    print(
+        f"{run.run_id} {part} of the baseline of {cluster}, as {line['by']} decided; runs that begin from now on are "
+        f"compared {with_it}"
+    )
     return ExitCode.OK
 
 
@@ -153,5 +167,5 @@ def _prune(chosen: argparse.Namespace) -> int:
         if not chosen.dry_run:
             shutil.rmtree(raw)
         freed, count = freed + size, count + 1
-    print(f"{count} runs, {freed / 1e6:.1f} MB{' would be freed' if chosen.dry_run else ' freed'}")
+    print(f"{plural(count, 'run')}, {freed / 1e6:.1f} MB{' would be freed' if chosen.dry_run else ' freed'}")
     return ExitCode.OK

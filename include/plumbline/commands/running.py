@@ -12,7 +12,9 @@ from types import FrameType
 from typing import Any
 
 from plumbline import stages
+from plumbline.amounts import node_list, plural
 from plumbline.commands.beside import Beside
+from plumbline.commands.run_names import RUN_HELP, named_run
 from plumbline.configuration import project_root
 from plumbline.errors import ConfigError, ExitCode, PlumblineError, StageLostError, TrackingError
 from plumbline.reports.counts import indicators_without_baseline
@@ -53,7 +55,7 @@ def add_commands(commands: Commands[argparse.ArgumentParser]) -> None:
         ("track", "log a run to MLflow, once however often it is called", _track),
     ):
         parser = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
-        parser.add_argument("run_dir", metavar="RUN_DIR", help="a run directory, a run id, or latest")
+        parser.add_argument("run_dir", metavar="RUN_DIR", help=RUN_HELP)
         parser.add_argument("--json", action="store_true", help="print JSON")
         parser.set_defaults(run=handler)
 
@@ -71,13 +73,14 @@ def _plan(chosen: argparse.Namespace) -> int:
         print(json.dumps(plan_data(plan), indent=1))
         return ExitCode.OK
     print(
-        f"{profile.name} ({profile.title}), suite {suite.name}: {len(plan.launches)} launches on {len(inventory)} nodes"
+        f"{profile.name} ({profile.title}), suite {suite.name}: {plural(len(plan.launches), 'launch', 'launches')} on "
+        f"{plural(len(inventory), 'node')}"
     )
     for batch in plan.batches:
         first = plan.batch(batch.batch_id)[0]
         print(
-            f"  {batch.batch_id:24} {len(batch.launch_ids):4} launches of {batch.node_count} nodes, "
-            f"at most {first.timeout_s:.0f} s each"
+            f"  {batch.batch_id:24} {plural(len(batch.launch_ids), 'launch', 'launches'):>14} of "
+            f"{plural(batch.node_count, 'node')}, at most {first.timeout_s:.0f} s each"
         )
     for gap in plan.gaps:
         print(f"  not measured: {gap.place}: {gap.reason} ({gap.code.value})")
@@ -90,7 +93,7 @@ def _run(chosen: argparse.Namespace) -> int:
     if chosen.resume:
         if chosen.set:
             raise ConfigError(f"--set {chosen.set[0]}: a resumed run keeps the settings that it was planned with")
-        run = stages.find_run(chosen.resume)
+        run = named_run(chosen.resume)
         stages.take(run.profile(), run.path.parents[2], run.run_id, "cli resumed", os.getpid())
     else:
         run = stages.prepare(
@@ -155,7 +158,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def _judge(chosen: argparse.Namespace) -> int:
-    run = stages.find_run(chosen.run_dir)
+    run = named_run(chosen.run_dir)
     verdict = stages.judge(run.path)
     stages.report(run.path)
     if chosen.json:
@@ -166,14 +169,14 @@ def _judge(chosen: argparse.Namespace) -> int:
 
 
 def _report(chosen: argparse.Namespace) -> int:
-    run = stages.find_run(chosen.run_dir)
+    run = named_run(chosen.run_dir)
     path = stages.report(run.path)
     print(json.dumps({"report": str(path)}) if chosen.json else path)
     return ExitCode.OK
 
 
 def _track(chosen: argparse.Namespace) -> int:
-    run = stages.find_run(chosen.run_dir)
+    run = named_run(chosen.run_dir)
     if not (run.derived / "verdict.json").is_file():
         raise ConfigError(f"{run.run_id} is not judged yet: plumbline judge {run.run_id}")
     mlflow_run_id = stages.track(run.path)
@@ -194,7 +197,7 @@ def print_verdict(run: RunDirectory, verdict: dict[str, Any], most: int = 20) ->
     name = f"{verdict['cluster']} / {verdict['suite']} / {verdict['run_id']}"
     print(f"\n{verdict['verdict']}: the gate is {verdict['gate']}   {name}   {' · '.join(stamps)}")
     coverage = verdict["coverage"]
-    missing = f"; missing: {', '.join(map(str, coverage['missing'][:8]))}" if coverage["missing"] else ""
+    missing = f"; missing: {node_list(map(str, coverage['missing']), 8)}" if coverage["missing"] else ""
     print(
         f"measured: {coverage['measured']} of {coverage['expected']} nodes, {coverage['rows_measured']:,} of "
         f"{coverage['rows_expected']:,} values{missing}\n"
