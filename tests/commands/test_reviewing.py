@@ -1,0 +1,128 @@
+"""Commands that look back on runs: compare, history, approve, prune."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from tests.commands.command_line import edit_to_open, run
+from tests.run_builder import build_run, rewrite_json
+
+from plumbline.errors import ExitCode
+from plumbline.model import Code, Origin, Verdict, verdict
+
+
+def test_two_runs_are_compared(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    now = datetime.now(UTC)
+    first = build_run(results, when=now - timedelta(days=1), seed=1)
+    second = build_run(results, when=now, seed=2)
+    code, out, _ = run(capsys, "compare", str(first.path), str(second.path), "--json")
+    assert code == ExitCode.OK
+    assert json.loads(out)
+
+
+def test_runs_of_two_clusters_are_compared_with_a_word_on_it(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = build_run(results), build_run(results, cluster="other", seed=2)
+    code, out, _ = run(capsys, "compare", str(first.path), str(second.path))
+    assert code == ExitCode.OK
+    assert "local" in out and "other" in out
+
+
+def test_history_takes_an_indicator_with_its_benchmark(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    build_run(results, when=datetime.now(UTC) - timedelta(days=1))
+    code, out, _ = run(capsys, "history", "fio/read_iops")
+    assert code == ExitCode.OK
+    assert out.startswith("fio/read_iops at 1 node [IOPS]")
+    code, out, _ = run(capsys, "history", "hpl_mxp/effective_flops", "--json")
+    assert {line["benchmark"] for line in json.loads(out)} == {"hpl_mxp"}
+
+
+def test_an_approval_is_told_in_a_sentence_or_as_json(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = build_run(results)
+    out = run(capsys, "approve", str(made.path), "--by", "ann")[1]
+    assert out.startswith(f"{made.run_id} is part of the baseline of local, as ann decided; ")
+    out = run(capsys, "approve", str(made.path), "--by", "bob", "--revoke")[1]
+    assert out.startswith(f"{made.run_id} is no part any more of the baseline of local, as bob decided; ")
+    out = run(capsys, "approve", str(made.path), "--by", "ann", "--json")[1]
+    assert json.loads(out) == made.decisions()[-1]
+    pretended = build_run(results, cluster="pretended", origin=Origin.SIMULATED)
+    assert "baseline of pretended (SIMULATED), as" in run(capsys, "approve", str(pretended.path), "--by", "ann")[1]
+
+
+def test_an_approval_that_nobody_gave_is_not_taken_back(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = build_run(results)
+    code, _, err = run(capsys, "approve", str(made.path), "--by", "ann", "--revoke")
+    assert (code, made.decisions()) == (ExitCode.USAGE, [])
+    assert "is not approved: there is nothing to take back" in err
+    assert run(capsys, "approve", str(made.path), "--by", "ann")[0] == ExitCode.OK
+    assert run(capsys, "approve", str(made.path), "--by", "ann", "--revoke")[0] == ExitCode.OK
+    assert [line["kind"] for line in made.decisions()] == ["approve_baseline", "revoke_baseline"]
+
+
+def test_nobody_approves_an_edited_verdict_or_changed_evidence(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = build_run(results)
+    edit_to_open(made)
+    code, _, err = run(capsys, "approve", str(made.path), "--by", "ann")
+    assert code == ExitCode.UNREADABLE
+    assert "derived/verdict.json is changed" in err
+    other = build_run(results, seed=2)
+    victim = next((other.evidence / "raw").rglob("stdout"))
+    victim.write_text(victim.read_text() + "1")
+    code, _, err = run(capsys, "approve", str(other.path), "--by", "ann")
+    assert code == ExitCode.UNREADABLE
+    assert f"evidence/{victim.relative_to(other.evidence).as_posix()} is changed" in err
+    assert made.decisions() == other.decisions() == []
+
+
+NEAR = verdict(Code.NEAR_LIMIT, "node n0001", "5 % below the warning limit", benchmark="fio", indicator="read_iops")
+BARE = verdict(Code.NO_BASELINE, "fio", "has no history", benchmark="fio", indicator="write_iops")
+SLOW = verdict(Code.OUTSIDE_REFERENCE, "node n0001", "too slow", benchmark="fio", indicator="read_iops")
+
+
+@pytest.mark.parametrize(
+    ("suite", "extra", "refusal"),
+    [
+        ("nightly", [], None),
+        ("nightly", [NEAR, BARE], None),
+        ("nightly", [SLOW, BARE], "closed by FAIL outside_reference at node n0001;"),
+        ("acceptance", [BARE], None),
+        ("acceptance", [NEAR, BARE], "closed by WARN near_limit at node n0001;"),
+        ("acceptance", [SLOW, NEAR, BARE], "closed by FAIL outside_reference at node n0001 and 1 more;"),
+    ],
+)
+def test_a_baseline_is_made_of_open_gates_and_of_those_that_only_lack_one(
+    results: Path, capsys: pytest.CaptureFixture[str], suite: str, extra: list[Verdict], refusal: str | None
+) -> None:
+    made = build_run(results, suite=suite, extra=extra)
+    code, _, err = run(capsys, "approve", str(made.path), "--by", "ann")
+    if refusal is None:
+        assert (code, err, [line["by"] for line in made.decisions()]) == (ExitCode.OK, "", ["ann"])
+    else:
+        assert (code, made.decisions()) == (ExitCode.USAGE, [])
+        assert refusal in err
+        assert "open, or closed by nothing but a missing baseline" in err
+
+
+def test_a_closed_gate_that_gives_no_reason_is_not_approved(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = build_run(results)
+    rewrite_json(made, "verdict.json", gate="closed", verdict="FAIL")
+    code, _, err = run(capsys, "approve", str(made.path), "--by", "ann")
+    assert (code, made.decisions()) == (ExitCode.USAGE, [])
+    assert "its gate is closed;" in err
+
+
+def test_prune_drops_raw_output_and_verify_says_so(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old = build_run(results, cluster="local", when=datetime.now(UTC) - timedelta(days=100))
+    young = build_run(results, cluster="local", when=datetime.now(UTC) - timedelta(days=1))
+    assert run(capsys, "prune", "--raw-older-than", "90d", "--dry-run")[0] == ExitCode.OK
+    assert (old.evidence / "raw").is_dir()
+    assert run(capsys, "prune", "--raw-older-than", "90d")[0] == ExitCode.OK
+    assert not (old.evidence / "raw").exists()
+    assert (young.evidence / "raw").is_dir()
+    code, out, _ = run(capsys, "verify", str(old.path))
+    assert code == ExitCode.CLOSED
+    assert {json.loads(line)["problem"] for line in out.splitlines()} == {"missing"}

@@ -1,0 +1,61 @@
+"""Commands that plan a run and take it through its stages: plan, run, report, track, and how a verdict is printed."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from tests.commands.command_line import edit_to_open, run
+from tests.run_builder import build_run
+
+from plumbline.commands.running import print_verdict
+from plumbline.errors import ExitCode
+
+
+def test_the_plan_names_launches_and_what_is_not_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "plan", "--cluster", "simulated-8", "--set", "node_counts=1,16", "--json")
+    plan = json.loads(out)
+    assert code == ExitCode.OK
+    assert {gap["code"] for gap in plan["gaps"]} == {"unreachable_scale"}
+    assert {node for spec in plan["launches"] for node in spec["nodes"]} == {f"n{i:04d}" for i in range(1, 9)}
+
+
+def test_one_is_told_in_the_singular(capsys: pytest.CaptureFixture[str]) -> None:
+    out = run(capsys, "plan", "--cluster", "local")[1]
+    assert "1 launch of 1 node, at most" in out and "1 launch of 2 nodes, at most" in out
+    assert not re.search(r"\b1 (nodes|launches)", out)
+
+
+def test_a_resumed_run_takes_no_new_settings(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = build_run(results)
+    code, _, err = run(capsys, "run", "--resume", str(made.path), "--set", "repeats=9")
+    assert code == ExitCode.USAGE
+    assert "--set repeats=9" in err
+
+
+@pytest.mark.parametrize("stage", ["report", "track"])
+def test_no_later_stage_seals_an_edited_verdict(
+    results: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{results}/mlflow.db")
+    made = build_run(results)
+    edit_to_open(made)
+    code, _, err = run(capsys, stage, str(made.path))
+    assert code == ExitCode.UNREADABLE
+    assert "derived/verdict.json is changed since it was judged" in err
+    assert {"problem": "changed", "path": "derived/verdict.json"} in list(made.problems())
+
+
+@pytest.mark.parametrize(
+    ("count", "words"), [(8, "; missing: n1, n2, n3, n4, n5, n6, n7, n8\n"), (9, "n8 and 1 more\n")]
+)
+def test_a_cut_list_of_missing_nodes_says_how_many_more(
+    results: Path, capsys: pytest.CaptureFixture[str], count: int, words: str
+) -> None:
+    made = build_run(results)
+    data = json.loads((made.derived / "verdict.json").read_text())
+    data["coverage"]["missing"] = [f"n{i + 1}" for i in range(count)]
+    print_verdict(made, data)
+    assert words in capsys.readouterr().out
