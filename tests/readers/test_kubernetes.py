@@ -356,6 +356,20 @@ def test_the_table_of_pods():
     assert outcome(reader, done, {"pods": 1}).status is Status.COMPLETE
 
 
+def test_the_pods_among_everything():
+    rows = "pod/bench-0   0/1     CrashLoopBackOff   4 (21s ago)   3m\n\n"
+    text = f"NAME          READY   STATUS             RESTARTS      AGE\n{rows}"
+    text += "NAME                 TYPE        CLUSTER-IP   EXTERNAL-IP   PORT(S)   AGE\n"
+    text += "service/kubernetes   ClusterIP   10.96.0.1    <none>        443/TCP   9d\n\n"
+    text += "NAME                    READY   UP-TO-DATE   AVAILABLE   AGE\n"
+    text += "deployment.apps/bench   0/1     1            0           3m\n"
+    read = outcome(reader, text)
+    assert read.facts["name"] == "bench-0"
+    assert read.facts["reason"] == "CrashLoopBackOff"
+    assert read.value("restarts", pod="bench-0") == 4
+    assert read.status is Status.FAILED
+
+
 @pytest.mark.parametrize(
     ("text", "reason", "category", "status"),
     [

@@ -109,6 +109,14 @@ def test_an_older_table_without_mig_and_cuda():
     assert "cuda" not in read.facts
 
 
+def test_driver_610_names_its_versions_otherwise():
+    lines = TABLE.splitlines(keepends=True)
+    at = next(at for at, line in enumerate(lines) if "Driver Version" in line)
+    lines[at] = "| NVIDIA-SMI 611.20.01              KMD Version: 611.20.01     CUDA UMD Version: 13.3     |\n"
+    read = outcome(reader, "".join(lines))
+    assert (read.facts["driver"], read.facts["cuda"]) == ("611.20.01", "13.3")
+
+
 @pytest.mark.parametrize("cell", ["ERR!", "[Unknown Error]"])
 def test_a_gpu_in_error_is_seen(cell):
     read = outcome(reader, TABLE.replace("64C ", f"{cell} "))

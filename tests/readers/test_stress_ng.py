@@ -121,6 +121,27 @@ def test_a_run_without_a_table_is_unknown() -> None:
     assert Output(text, rows=1).end.status is Status.INCOMPLETE
 
 
+def test_behind_a_summary_no_table_can_be_missing() -> None:
+    lines = recorded("summary_0.19.txt").replace("skipped: 2: rdrand (2)", "skipped: 0").splitlines(keepends=True)
+    bare = [line for line in lines if "metrc:" not in line]
+    assert Output("".join(bare)).end.status is Status.COMPLETE
+    assert Output("".join(bare), rows=1).end.status is Status.INCOMPLETE
+    for gone in ("dispatching", "untrustworthy"):
+        assert Output("".join(line for line in bare if gone not in line)).end.status is Status.UNKNOWN
+
+
+def test_a_metric_between_the_rows_is_no_damaged_row() -> None:
+    """0.13 and 0.14 print them behind the stressor's row, without a heading."""
+    row = "stress-ng: info: [912] cache               7.25 nanoseconds per call (average per stressor)\n"
+    output = Output(recorded("old_0.05.txt") + row)
+    assert output.end.status is Status.COMPLETE
+    assert output.value("bogo_ops", stressor="cache") == 18221
+    assert output.facts["metrics"] == [
+        {"stressor": "cache", "value": 7.25, "description": "nanoseconds per call (average per stressor)"}
+    ]
+    assert Output(recorded("old_0.05.txt") + row.replace(" (average per stressor)", "")).end.status is Status.INCOMPLETE
+
+
 @pytest.mark.parametrize(
     ("expect", "status"),
     [

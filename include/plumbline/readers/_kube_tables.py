@@ -8,7 +8,7 @@ from typing import Any
 
 _HEADER = re.compile(r"(?:NAMESPACE +)?NAME +READY +STATUS +RESTARTS +AGE\b")
 _ROW = re.compile(
-    r"(?:(?P<namespace>[a-z0-9][\w.-]{0,62}) +)?(?P<name>[a-z0-9][\w.-]{0,252}) +(?P<ready>\d{1,4}/\d{1,4}) +"
+    r"(?:(?P<namespace>[a-z0-9][\w.-]{0,62}) +)?(?:pod/)?(?P<name>[a-z0-9][\w.-]{0,252}) +(?P<ready>\d{1,4}/\d{1,4}) +"
     r"(?P<status>[A-Za-z][\w:/.-]{0,80}) +(?P<restarts>\d{1,9})(?: \(\S{1,20} ago\))? +(?P<age><\w+>|[\dydhms]{1,20})"
     r"(?P<rest> .*)?"
 )
@@ -20,7 +20,7 @@ _FAILED = ("Evicted", "NodeLost", "Preempting", "UnexpectedAdmissionError", "Nod
 
 
 def pod_rows(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """Give a pod for each row below a header of kubectl get pods."""
+    """Give a pod for each row below a header of kubectl get pods, or of kubectl get all (`pod/NAME`)."""
     inside = named = False
     for raw in lines:
         if not inside and "READY" not in raw:

@@ -12,8 +12,10 @@ from plumbline.readers._quantities import quantity
 from plumbline.readers.reading import Reading
 
 _BANNER = re.compile(
-    r"\| NVIDIA-SMI +(\S{3,20}) .{0,60}?Driver Version: +(\S{3,20})(?: +.{0,40}?CUDA Version: +([\w./]{1,10}))?"
+    r"\| NVIDIA-SMI +(\S{3,20}) .{0,60}?(?:Driver|KMD) Version: +(\S{3,20})"
+    r"(?: +.{0,40}?CUDA (?:UMD )?Version: +([\w./]{1,10}))?"
 )
+"""From driver 610 on: KMD Version, CUDA UMD Version."""
 _MODE = r"(?:On|Off|N/A|WDDM|WDDM-\w{1,6}|TCC|MCDM|ERR!)"
 _FIRST = re.compile(
     rf"\| {{0,4}}(?P<gpu>\d{{1,3}}) {{1,4}}(?P<name>\S.{{0,40}}?) {{1,30}}(?P<mode>{_MODE}) *\| *"

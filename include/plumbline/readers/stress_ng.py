@@ -1,7 +1,8 @@
 """Reads what stress-ng prints with --metrics or --metrics-brief, and the file that --yaml writes.
 
 The table's columns are found from its two header lines: two of them are named `bogo ops/s`, and newer versions have
-more. Old versions print the table after the line that says how the run ended, newer ones before it.
+more. Old versions print the table after the line that says how the run ended, newer ones before it. Those that sum up
+(passed, failed, metrics untrustworthy) print it before the summary: without one there, no metrics were asked for.
 """
 
 from __future__ import annotations
@@ -72,6 +73,8 @@ _DISPATCH_ITEM = re.compile(r"(\d{1,9}) ([a-z][\w-]{0,60})")
 _MISCELLANEOUS = re.compile(
     r"(?P<name>[a-z][\w-]{0,60})\s+(?P<value>\d{1,20}(?:\.\d{1,12})?(?:e[+-]?\d{1,2})?) (?P<about>[^\d\s].*)"
 )
+_MEAN = re.compile(r".*\((?:average per stressor|[a-z]+ (?:mean )?of \d{1,9} instances?)\)")
+"""How the description of a miscellaneous metric ends: to 0.14 such lines stand in the table, without a heading."""
 _VERSION = re.compile(r"stress-ng,?(?: version)? (\d{1,3}\.\d{1,3}\.\d{1,3})\b")
 _MOST_LINES = 200
 _ROWS_AT_ONCE = 64
@@ -181,14 +184,18 @@ def _take_table(run: Run, level: str, text: str) -> None:
     elif text == "miscellaneous metrics:":
         run.columns, run.in_miscellaneous = [], True
     elif run.in_miscellaneous and level in ("metrc", "info"):
-        if (found := _MISCELLANEOUS.fullmatch(text)) and len(run.miscellaneous) < _MOST_LINES:
-            run.miscellaneous.append(
-                {"stressor": found["name"], "value": float(found["value"]), "description": found["about"]}
-            )
+        _take_miscellaneous(run, _MISCELLANEOUS.fullmatch(text))
     elif run.columns and text.startswith("("):
         _name_rates(run, _UNIT.findall(text))
     elif run.columns and level in ("", "metrc", "info"):
         _take_row(run, text)
+
+
+def _take_miscellaneous(run: Run, found: re.Match[str] | None) -> None:
+    if found and len(run.miscellaneous) < _MOST_LINES:
+        run.miscellaneous.append(
+            {"stressor": found["name"], "value": float(found["value"]), "description": found["about"]}
+        )
 
 
 def _name_rates(run: Run, units: list[str]) -> None:
@@ -206,7 +213,10 @@ def _take_row(run: Run, text: str) -> None:
             run.columns = []  # something else: the table has ended
         return
     if not all(NUMBER.fullmatch(cell) for cell in cells[1:]):
-        run.damaged += 1
+        if (found := _MISCELLANEOUS.fullmatch(text)) and _MEAN.fullmatch(found["about"]):
+            _take_miscellaneous(run, found)
+        else:
+            run.damaged += 1
     else:
         _take_numbers(run, cells)
 
@@ -309,7 +319,7 @@ def _text_causes(run: Run) -> Iterator[tuple[Status, str]]:
     gone = [name for name in gone if name not in run.summary.get("skipped", {})]
     if run.header and gone:
         yield Status.INCOMPLETE, f"no row for {', '.join(gone)}"
-    elif not run.header:
+    elif not run.header and not (run.dispatched and "metrics untrustworthy" in run.counts):
         yield Status.UNKNOWN, "no table of metrics: it was not asked for, or it is cut off"
 
 
