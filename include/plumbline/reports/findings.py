@@ -14,6 +14,7 @@ from typing import Any
 from plumbline.model import Code, VerdictKind, to_plain
 from plumbline.reports.actions import advice
 from plumbline.reports.counts import indicators_without_baseline
+from plumbline.reports.suspects import Suspicion, launch_of, suspicions
 from plumbline.reports.wording import plural
 from plumbline.suites.suite import ALWAYS_BLOCKING
 from plumbline.tracking.judged_run import JudgedRun, Row
@@ -41,7 +42,10 @@ class Component:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing to look at. `missing_values` are expected values that its launches did not yield."""
+    """One thing to look at. `missing_values` are expected values that its launches did not yield.
+
+    `suspect` says what the bad groups that it is about have in common with the run's others.
+    """
 
     id: str
     kind: VerdictKind
@@ -57,6 +61,7 @@ class Finding:
     missing_values: int
     suggested_action: str
     ticket: Mapping[str, str]
+    suspect: Suspicion | None = None
 
 
 def findings(run: RunDirectory) -> list[dict[str, Any]]:
@@ -79,9 +84,15 @@ def find(run: JudgedRun) -> list[Finding]:
     for reason in reasons:
         if not _is_consequence(reason, causes):
             groups.setdefault(_key(reason, explaining_node(reason, launches, faulty)), []).append(reason)
-    found = [_finding(run, members, lost, launches) for members in _merged(list(groups.values()))]
+    common = suspicions(run)
+    found = [_finding(run, members, lost, launches, common) for members in _merged(list(groups.values()))]
     found.sort(key=lambda item: (not item.blocks, _ORDER[item.kind], -item.evidence_count, item.id))
     return _with_own_ids(found)
+
+
+def told_suspicions(found: Iterable[Finding]) -> tuple[Suspicion, ...]:
+    """Give what findings say that bad groups have in common, each statement once."""
+    return tuple({item.suspect.text: item.suspect for item in found if item.suspect is not None}.values())
 
 
 def _with_own_ids(found: Iterable[Finding]) -> list[Finding]:
@@ -115,7 +126,7 @@ def _causes(verdicts: Iterable[Row]) -> set[str]:
 
 def _is_consequence(reason: Row, causes: Iterable[str]) -> bool:
     """A missing value of a launch that has a verdict of its own is no news: one row, or its rows put together."""
-    launch_id = str(reason.get("launch_id")).removeprefix("derived-")
+    launch_id = launch_of(reason)
     rows = bool(reason.get("indicator")) or reason["place"] == reason.get("launch_id")
     return reason["verdict"] == VerdictKind.NOT_RUN and rows and launch_id in causes
 
@@ -127,7 +138,7 @@ def faulty_nodes(reasons: Iterable[Row]) -> set[str]:
 
 def explaining_node(reason: Row, launches: Mapping[str, Row], faulty: set[str]) -> str | None:
     """Give the node that explains the slowness of a group: a member that is too slow on its own; None without one."""
-    launch = launches.get(str(reason.get("launch_id")).removeprefix("derived-"))
+    launch = launches.get(launch_of(reason))
     if reason["verdict"] != VerdictKind.FAIL or reason.get("node") or not _is_row(reason) or launch is None:
         return None
     return min(faulty.intersection(launch["nodes"]), default=None)
@@ -168,7 +179,13 @@ def _merged(groups: Sequence[list[Row]]) -> Iterator[list[Row]]:
             yield from same
 
 
-def _finding(run: JudgedRun, members: Sequence[Row], lost: Mapping[str, int], launches: Mapping[str, Row]) -> Finding:
+def _finding(
+    run: JudgedRun,
+    members: Sequence[Row],
+    lost: Mapping[str, int],
+    launches: Mapping[str, Row],
+    common: Mapping[str, Suspicion],
+) -> Finding:
     members = sorted(members, key=lambda r: (_ORDER[VerdictKind(r["verdict"])], not r.get("node"), _is_row(r)))
     first = members[0]
     kind, code = VerdictKind(first["verdict"]), str(first["code"])
@@ -179,6 +196,8 @@ def _finding(run: JudgedRun, members: Sequence[Row], lost: Mapping[str, int], la
     problem = _nothing_to_compare(run, members) if code == Code.NO_BASELINE else _problem(members, component, missing)
     title = f"{component.name}: {advice(code).label}"
     action = " ".join(dict.fromkeys(advice(c).action for c in codes[:3]))
+    about = (common.get(launch_of(r)) for r in members if r["verdict"] == VerdictKind.FAIL)
+    suspect = next((item for item in about if item is not None), None)
     return Finding(
         id=f"{kind.value.lower()}-{component.type}-{component.name}-{code}".replace(" ", "-"),
         kind=kind,
@@ -193,7 +212,8 @@ def _finding(run: JudgedRun, members: Sequence[Row], lost: Mapping[str, int], la
         evidence_count=len(members),
         missing_values=missing,
         suggested_action=action,
-        ticket=_ticket(run, kind, title, problem, component, evidence, len(members), action),
+        ticket=_ticket(run, kind, title, problem, component, evidence, len(members), action, suspect),
+        suspect=suspect,
     )
 
 
@@ -243,7 +263,7 @@ def _group_name(launch: Row) -> str:
     nodes = launch["nodes"]
     if len(nodes) == 1:
         return str(nodes[0])
-    return f"{launch['benchmark']} at {launch['node_count']} nodes, group {launch['group']}"
+    return f"{launch['benchmark']} at {plural(launch['node_count'], 'node')}, group {launch['group']}"
 
 
 def _identity(node: str, launches: Mapping[str, Row]) -> dict[str, Any]:
@@ -283,7 +303,7 @@ def _named(reason: Row) -> str:
 def _evidence(reason: Row, launches: Mapping[str, Row]) -> dict[str, Any]:
     names = ("verdict", "code", "place", "benchmark", "indicator", "node_count", "params", "expected", "actual", "unit")
     found = {name: reason.get(name) for name in (*names, "message", "reference", "launch_id")}
-    launch = launches.get(str(reason.get("launch_id")).removeprefix("derived-"))
+    launch = launches.get(launch_of(reason))
     if launch is not None and launch.get("raw_dir"):
         found["raw"] = f"evidence/{launch['raw_dir']}"
         found["record"] = f"evidence/records/{launch['raw_dir'].rpartition('/')[2]}.json"
@@ -300,6 +320,7 @@ def _ticket(
     evidence: Sequence[Mapping[str, Any]],
     count: int,
     action: str,
+    suspect: Suspicion | None,
 ) -> dict[str, str]:
     lines = [
         f"{kind.value}: {problem}",
@@ -308,6 +329,8 @@ def _ticket(
         f"Component: {component.type} {component.name}" + _members(component),
     ]
     lines += [f"  {key}: {value}" for key, value in component.identity.items()]
+    if suspect is not None:
+        lines.append(f"{suspect.label}: {suspect.text}")
     lines += ["", "Evidence:"] + [f"- {_evidence_line(item)}" for item in evidence]
     if count > len(evidence):
         lines.append(f"- … and {count - len(evidence)} more, see derived/findings.json and derived/verdict.json")

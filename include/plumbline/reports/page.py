@@ -11,11 +11,12 @@ from plumbline.indicators.definitions import INVENTORY, SHARE_OF_PEERS
 from plumbline.model import VerdictKind
 from plumbline.reports.evidence import Evidence, collect_evidence
 from plumbline.reports.figures import benchmark_figures, trend_figure
-from plumbline.reports.findings import Finding, find
+from plumbline.reports.findings import Finding, find, told_suspicions
 from plumbline.reports.lines import Line, WorstPlace, by_words, collect_lines, worst_places
 from plumbline.reports.machine import SHOWN_EVENTS, Event, Reading, events, readings
 from plumbline.reports.news import Since, since_previous
 from plumbline.reports.plots import Figure, inline
+from plumbline.reports.suspects import Suspicion
 from plumbline.reports.wording import duration, node_list, plural
 from plumbline.tracking.cost import Cost, cost
 from plumbline.tracking.history import Decision, approval, load_history, series
@@ -90,6 +91,7 @@ class Page:
     run: JudgedRun
     stamps: tuple[tuple[str, str], ...]
     sentence: str
+    suspicions: tuple[Suspicion, ...]
     closing: tuple[Finding, ...]
     others: tuple[Finding, ...]
     since: Since
@@ -140,6 +142,7 @@ def collect_page(run: JudgedRun) -> Page:
         run=run,
         stamps=tuple((name, STAMPS[name]) for name in run.stamps),
         sentence=_sentence(run, found),
+        suspicions=told_suspicions(found),
         closing=tuple(item for item in found if item.blocks),
         others=tuple(item for item in found if not item.blocks),
         since=since,
