@@ -1,4 +1,4 @@
-"""What the tests of the infrastructure readers share: reading to the end, and cutting outputs short."""
+"""What tests of readers share: reading to the end, and cutting outputs short."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from plumbline.units import UNITS
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data"
 CASES = Path(os.environ.get("PLUMBLINE_CASES", ROOT.parent / "shared" / "cases"))
+RUNS = ("run", "poll", "scrape", "section")
 
 
 @dataclass
@@ -41,15 +42,12 @@ class Outcome:
         assert len(found) == 1, (indicator, params, found)
         return found[0]
 
-    def rows(self):
-        """Readings without the params that tell only that there are several runs."""
+    def rows(self, without=RUNS):
+        """Readings without some params: those that tell only that there are several runs."""
         return Counter(
-            (one.indicator, one.value, tuple(sorted((k, v) for k, v in one.params.items() if k not in RUNS)))
+            (one.indicator, one.value, tuple(sorted((k, v) for k, v in one.params.items() if k not in without)))
             for one in self.readings
         )
-
-
-RUNS = ("run", "poll", "scrape", "section")
 
 
 def outcome(module, data, expect=None):
@@ -58,6 +56,7 @@ def outcome(module, data, expect=None):
         data = data.encode()
     if isinstance(data, Path):
         data = data.read_bytes()
+    assert set(expect or {}) <= set(module.EXPECTATIONS)
     items = list(module.read(Source.of_bytes(data), expect or {}))
     assert isinstance(items[-1], Completeness)
     assert sum(isinstance(item, Completeness) for item in items) == 1
@@ -66,6 +65,7 @@ def outcome(module, data, expect=None):
     for item in items:
         if isinstance(item, Fact):
             assert item.name in module.FACTS, item.name
+            assert item.name not in facts, f"{item.name} is given twice"
             facts[item.name] = item.value
             json.dumps(item.value, allow_nan=False)
     for one in readings:

@@ -1,74 +1,18 @@
-"""fio's formats: real recordings of 3.33, older layouts in the words of their printf formats, and what breaks them."""
+"""fio's formats: real recordings of 3.33, older layouts in the words of their printf formats, and expectations."""
 
 from __future__ import annotations
 
 import json
-import random
-import re
-from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from tests.readers.fio_outputs import OLD_TEXT, RECORDED, Output, document, recorded, text_of
 
-from plumbline.errors import OutputError
-from plumbline.readers import detect, fio, read
-from plumbline.readers.reading import Completeness, Fact, Reading, Status
+from plumbline.readers import detect, fio
+from plumbline.readers.reading import Status
 from plumbline.readers.source import Source
 from plumbline.units import UNITS
-
-DATA = Path(__file__).parents[1] / "data" / "fio"
-RECORDED = sorted(DATA.iterdir())
-
-
-class Output:
-    """All items of one source, by kind."""
-
-    def __init__(self, data: bytes | str, **expect: Any) -> None:
-        raw = data if isinstance(data, bytes) else data.encode()
-        *items, last = list(read("fio", Source.of_bytes(raw, "x"), expect))
-        assert isinstance(last, Completeness)
-        self.end = last
-        self.readings = [item for item in items if isinstance(item, Reading)]
-        self.facts = {item.name: item.value for item in items if isinstance(item, Fact)}
-        assert len(self.readings) + len(self.facts) == len(items), "a fact is given twice, or an end in the middle"
-
-    def value(self, indicator: str, **params: Any) -> float:
-        found = [r.value for r in self.readings if r.indicator == indicator and params.items() <= r.params.items()]
-        assert len(found) == 1, f"{len(found)} readings of {indicator} {params}"
-        return found[0]
-
-    def rows(self) -> list[tuple[Any, ...]]:
-        """Give the readings, sorted; without `instance`, which a lone first entry does not have yet."""
-        places = [(r, sorted((k, str(v)) for k, v in r.params.items() if k != "instance")) for r in self.readings]
-        return sorted((r.indicator, r.value, *place) for r, place in places)
-
-
-def recorded(name: str) -> bytes:
-    return (DATA / name).read_bytes()
-
-
-def document(**direction: Any) -> dict[str, Any]:
-    """A small fio 3 document with one read job."""
-    data = {
-        "io_bytes": 1 << 30, "io_kbytes": 1 << 20, "bw_bytes": 107374182, "bw": 104857, "iops": 102.4,
-        "runtime": 10000, "total_ios": 1024,
-        "clat_ns": {"max": 9000, "mean": 4000.0, "N": 1024, "percentile": {"50.000000": 3000, "99.000000": 8000}},
-        **direction,
-    }  # fmt: skip
-    return {
-        "fio version": "fio-3.36",
-        "timestamp_ms": 1_700_000_000_123,
-        "jobs": [{"jobname": "job", "groupid": 0, "error": 0, "job options": {"rw": "read", "bs": "1M"}, "read": data}],
-    }
-
-
-def text_of(doc: Any) -> str:
-    return json.dumps(doc, indent=2)
-
 
 # -- what recordings hold
 
@@ -239,28 +183,6 @@ def test_terse_is_whole_only_when_the_number_of_jobs_is_known(name: str) -> None
 
 # -- other versions, in the words of their printf formats
 
-OLD_TEXT = """\
-old: (g=0): rw=randrw, bs=4K-4K/4K-4K/4K-4K, ioengine=libaio, iodepth=64
-fio-2.1.11
-Starting 1 process
-
-old: (groupid=0, jobs=1): err= 0: pid=1234: Sat Feb  2 17:40:10 2019
-  read : io=784996KB, bw=133662KB/s, iops=33415 , runt=  5873msec
-    slat (usec): min=2, max=372 , avg= 3.10, stdev= 1.00
-    clat (msec): min=1, max=9 , avg= 2.50, stdev= 0.25
-    clat percentiles (usec):
-     |  1.00th=[  900], 50.00th=[ 2400], 99.00th=[ 4192],
-     | 99.99th=[ 8000]
-    bw (KB  /s): min=130000, max=140000, per=100.00%, avg=133662.00, stdev=100.00
-  write: io=1.5GB, bw=44.5MB/s, iops=11.2K, runt= 35000msec
-    lat (usec) : 100=0.01%, 250=0.01%
-  cpu          : usr=6.56%, sys=23.11%, ctx=266267, majf=0, minf=8
-
-Run status group 0 (all jobs):
-   READ: io=784996KB, aggrb=133661KB/s, minb=133661KB/s, maxb=133661KB/s, mint=5873msec, maxt=5873msec
-  WRITE: io=1.5GB, aggrb=44.5MB/s, minb=44.5MB/s, maxb=44.5MB/s, mint=35000msec, maxt=35000msec
-"""
-
 
 def test_text_of_fio_2() -> None:
     output = Output(OLD_TEXT)
@@ -310,83 +232,6 @@ def test_percentiles_of_total_latency_that_old_versions_printed_under_clat() -> 
     output = Output(text_of(doc))
     assert output.value("total_latency", percentile=99) == 8.0
     assert output.value("completion_latency_mean") == 4.0
-
-
-# -- what surrounds it
-
-PREFIXES = {
-    "kubectl": "2026-01-01T00:00:00.123456789Z stdout F ",
-    "timestamps": "2026-01-01T00:00:00.000000000Z ",
-    "srun": " 0: ",
-    "mpirun": "[1,0]<stdout>:",
-    "torchrun": "[rank0]: ",
-}
-
-
-@pytest.mark.parametrize("prefix", PREFIXES.values(), ids=PREFIXES)
-@pytest.mark.parametrize("name", ["two_groups.json", "two_groups.txt", "terse_v3.txt"])
-def test_prefixes_of_launchers_and_collectors(prefix: str, name: str) -> None:
-    plain = recorded(name).decode()
-    framed = "".join(prefix + line for line in plain.splitlines(keepends=True))
-    assert Output(framed).rows() == Output(plain).rows()
-    assert Output(framed).end.status is Output(plain).end.status
-
-
-def test_json_lines_of_a_log_collector() -> None:
-    plain = recorded("two_groups.json").decode()
-    lines = [json.dumps({"log": line, "stream": "stdout"}) for line in plain.splitlines(keepends=True)]
-    assert Output("\n".join(lines) + "\n").rows() == Output(plain).rows()
-
-
-SURROUNDINGS: dict[str, Callable[[str], str]] = {
-    "words before": lambda text: "hakuna matata\n" + text,
-    "progress glued before": lambda text: "Jobs: 1 (f=1): [R(1)][100.0%][r=1MiB/s][eta 00m:00s]" + text,
-    "words after": lambda text: text + "\ntrailing garbage }\n",
-    "words on the last line": lambda text: text.rstrip() + " # done\n",
-    "crlf": lambda text: text.replace("\n", "\r\n"),
-    "byte order mark": lambda text: "\ufeff" + text,
-    "no line end": lambda text: text.rstrip(),
-    "colours": lambda text: "\x1b[32m" + text.replace("\n", "\x1b[0m\n", 1),
-    "in an array": lambda text: "[\n" + text.rstrip() + "\n]\n",
-    "in an object": lambda text: '{"results": {"seq": ' + text.rstrip() + "}}\n",
-    "in one line": lambda text: json.dumps(json.loads(text)) + "\n",
-    "braces before": lambda text: 'set { of } things {"a": 1}\n{unfinished\n' + text,
-    "log lines before": lambda text: '{"level": "info", "msg": "starting {"}\n' + text,
-    "trimmed": lambda text: "\n".join(line.strip() for line in text.split("\n")),
-}
-
-
-@pytest.mark.parametrize("surround", SURROUNDINGS.values(), ids=SURROUNDINGS)
-def test_json_is_found_in(surround: Callable[[str], str]) -> None:
-    plain = text_of(document())
-    output = Output(surround(plain))
-    assert output.rows() == Output(plain).rows()
-    assert output.end.status is Status.COMPLETE, output.end.reason
-
-
-def test_a_document_cut_by_the_next_is_counted_as_broken() -> None:
-    plain = text_of(document())
-    output = Output(plain[: len(plain) // 2] + "\n" + plain)
-    assert output.end.status is Status.INCOMPLETE
-    assert output.facts["json_docs"] == 2
-    assert output.value("bandwidth") == 107.374182
-
-
-def test_numbers_that_are_none_are_left_out() -> None:
-    odd = text_of(document(iops=-1, bw_bytes="fast")).replace('"mean": 4000.0', '"mean": -nan').replace("8000", "1e999")
-    output = Output(odd)
-    assert [r.indicator for r in output.readings] == ["bandwidth", "completion_latency", "total_bytes", "runtime"]
-    assert output.value("bandwidth") == pytest.approx((1 << 30) / 10 / 1e6)
-    timeless = Output(text_of(document(runtime=0)))
-    assert [r.indicator for r in timeless.readings if r.indicator in ("bandwidth", "iops")] == []
-
-
-def test_secrets_in_options_are_not_shown() -> None:
-    doc = document()
-    doc["jobs"][0]["job options"] |= {"http_s3_key": "SECRET", "size": "1G"}
-    output = Output(text_of(doc))
-    assert output.facts["options"] == {"rw": "read", "bs": "1M", "size": "1G"}
-    assert "SECRET" not in repr(output.facts) + repr(output.readings) + repr(output.end)
 
 
 # -- what the jobs were to do
@@ -451,88 +296,3 @@ def test_expectations_that_text_cannot_meet_are_unknown() -> None:
     assert Output(text, direct=1).end.status is Status.UNKNOWN
     assert Output(text, runtime_s=1).end.status is Status.COMPLETE
     assert Output(text, runtime_s=30).end.status is Status.FAILED
-
-
-# -- cut, damaged, hostile
-
-
-@pytest.mark.parametrize("path", RECORDED, ids=lambda p: p.name)
-def test_cut_output_never_gives_fewer_rows_as_complete(path: Path) -> None:
-    data = path.read_bytes()
-    whole = Output(data).rows()
-    points = random.Random(path.name).sample(range(len(data)), min(150, len(data)))
-    for point in [*points, *range(max(0, len(data) - 40), len(data))]:
-        try:
-            output = Output(data[:point])
-        except OutputError:
-            continue
-        if output.end.status is Status.COMPLETE:
-            assert len(output.rows()) >= len(whole), f"cut at {point}"
-        if path.name.startswith(("status_interval", "all_formats")):
-            continue  # an interim report is a report, and another format rounds in another way
-        assert not Counter(output.rows()) - Counter(whole), f"cut at {point}: a number that nobody printed"
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "\n\n", "hello\nworld\n", "{", "[]", '{"jobs": 3}', "x = 1\n" * 50, '{"a": "fio"}', "\x00\xff" * 50],
-    ids=range(9),
-)
-def test_what_is_not_fio_is_refused(text: str) -> None:
-    with pytest.raises(OutputError):
-        Output(text)
-
-
-def test_only_a_start_is_not_a_result() -> None:
-    output = Output(
-        "job: (g=0): rw=read, bs=4K-4K/4K-4K/4K-4K, ioengine=psync, iodepth=1\nfio-3.36\nStarting 2 processes\n"
-    )
-    assert output.end.status is Status.INCOMPLETE
-    assert "2 processes" in output.end.reason
-
-
-PIECES = st.sampled_from(
-    [
-        *re.findall(r"[^\n]+\n?", OLD_TEXT),
-        *text_of(document()).splitlines(keepends=True),
-        "{\n",
-        "}\n",
-        "\r",
-        "nan",
-        "-1",
-    ]
-)
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.lists(PIECES | st.text(max_size=8), max_size=25))
-def test_any_mixture_of_lines_is_read_or_refused(pieces: list[str]) -> None:
-    try:
-        output = Output("".join(pieces))
-    except OutputError:
-        return
-    assert all(reading.value >= 0 for reading in output.readings)
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.data())
-def test_damaged_recordings_are_read_or_refused(data: st.DataObject) -> None:
-    raw = bytearray(recorded(data.draw(st.sampled_from([p.name for p in RECORDED]))))
-    for _ in range(data.draw(st.integers(1, 4))):
-        at = data.draw(st.integers(0, len(raw) - 1))
-        raw[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
-    try:
-        Output(bytes(raw))
-    except OutputError:
-        return
-
-
-@pytest.mark.parametrize(
-    ("find", "put"), [("=395;", "=-395;"), (";580411;", ";58_0411;"), (";0%=0;0%=0;", ";0%=0" * 15 + ";")]
-)
-def test_damaged_terse_lines_are_no_rows(find: str, put: str) -> None:
-    plain = recorded("terse_v3.txt").decode()
-    assert find in plain
-    output = Output(plain.replace(find, put, 1), jobs=3)
-    assert output.end.status is Status.INCOMPLETE
-    assert output.facts["n_jobs"] == 2

@@ -7,9 +7,10 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.readers.infra_outputs import outcome
 
 from plumbline.errors import ConfigError, OutputError
-from plumbline.readers import Completeness, Fact, Reading, Source, Status, read, reader
+from plumbline.readers import Status, nvbandwidth
 
 H2D = "memcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)"
 FOOTER = (
@@ -53,14 +54,8 @@ def output(version="v0.8"):
 
 
 def parse(text, **expect):
-    source = Source.of_bytes(text) if isinstance(text, bytes) else Source.of_text(text)
-    items = list(read("nvbandwidth", source, expect))
-    assert isinstance(items[-1], Completeness)
-    facts = {item.name: item.value for item in items if isinstance(item, Fact)}
-    assert set(facts) <= set(reader("nvbandwidth").FACTS)
-    readings = [item for item in items if isinstance(item, Reading)]
-    assert all(item.unit == reader("nvbandwidth").INDICATORS[item.indicator][0] for item in readings)
-    return readings, facts, items[-1]
+    found = outcome(nvbandwidth, text, expect)
+    return found.readings, found.facts, found.end
 
 
 def values(readings, indicator, **params):

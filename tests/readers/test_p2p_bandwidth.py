@@ -7,9 +7,10 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.readers.infra_outputs import outcome
 
 from plumbline.errors import ConfigError, OutputError
-from plumbline.readers import Completeness, Fact, Reading, Source, Status, read, reader
+from plumbline.readers import Status, p2p_bandwidth
 
 TITLES = (
     "Unidirectional P2P=Disabled Bandwidth Matrix (GB/s)",
@@ -51,14 +52,8 @@ def output(n=3, titles=TITLES, devices=None):
 
 
 def parse(text, **expect):
-    source = Source.of_bytes(text) if isinstance(text, bytes) else Source.of_text(text)
-    items = list(read("p2p_bandwidth", source, expect))
-    assert isinstance(items[-1], Completeness)
-    facts = {item.name: item.value for item in items if isinstance(item, Fact)}
-    assert set(facts) <= set(reader("p2p_bandwidth").FACTS)
-    readings = [item for item in items if isinstance(item, Reading)]
-    assert all(item.unit == reader("p2p_bandwidth").INDICATORS[item.indicator][0] for item in readings)
-    return readings, facts, items[-1]
+    found = outcome(p2p_bandwidth, text, expect)
+    return found.readings, found.facts, found.end
 
 
 def values(readings, indicator, **params):
