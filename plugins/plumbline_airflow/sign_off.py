@@ -2,7 +2,8 @@
 
 A person can't accept what the gate refuses, nor numbers that were simulated: an Approve is then recorded as a
 rejection that says so. To accept in spite of a verdict, waive it where it stays visible (a waiver has a reason, an
-owner and an end date), judge again, and approve the run whose gate is then open.
+owner and an end date), measure again, and approve the run whose gate is then open: a run keeps the waivers that were in
+force when it began, so judging it again changes nothing.
 """
 
 from __future__ import annotations

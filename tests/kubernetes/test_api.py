@@ -250,6 +250,9 @@ def test_a_credential_plugin_gives_the_token(tmp_path: Path) -> None:
     failing = access.from_kubeconfig(kubeconfig(exec={"command": "false"}), "config")
     with pytest.raises(ConfigError, match="credential plugin false failed"):
         failing.bearer()
+    absent = access.from_kubeconfig(kubeconfig(exec={"command": "/no/plugin"}), "config")
+    with pytest.raises(ConfigError, match="credential plugin /no/plugin failed: No such file or directory$"):
+        absent.bearer()
 
 
 def test_a_wrong_context_has_a_near_match() -> None:

@@ -102,8 +102,13 @@ def test_wrong_lists_are_refused(text: str, message: str, tmp_path: Path) -> Non
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot read"):
-        read_seeds(tmp_path / "none.txt")
+    for name in ("none.txt", "none.yaml"):
+        with pytest.raises(ConfigError) as refused:
+            read_seeds(tmp_path / name)
+        assert str(refused.value) == f"{tmp_path / name}: cannot read this file of seeds: No such file or directory"
+    (tmp_path / "bytes.txt").write_bytes(b"1\n\xff")
+    with pytest.raises(ConfigError, match=r"bytes.txt: cannot read this file of seeds: not UTF-8 text, at byte 2$"):
+        read_seeds(tmp_path / "bytes.txt")
 
 
 def test_development_seeds_are_enough_for_claims_and_known_under_any_name(tmp_path: Path) -> None:

@@ -128,4 +128,4 @@ def test_the_comparison_is_plain_data_and_a_table(tmp_path: Path):
     assert first["significant"] is True and first["direction"] == "worse"
     lines = found.text().splitlines()
     assert lines[0] == f"{a.run_id} → {b.run_id}"
-    assert any("fio read_iops [IOPS] at 1 nodes" in line and "-50" in line and "worse" in line for line in lines)
+    assert any("fio read_iops [IOPS] at 1 node" in line and "-50" in line and "worse" in line for line in lines)

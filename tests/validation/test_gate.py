@@ -278,6 +278,12 @@ def row(code: Code, launch_id: str, indicator: str, number: int) -> Verdict:
     )
 
 
+def test_a_reason_of_many_indicators_names_four_and_says_how_many_more():
+    rows = tuple(row(Code.NO_MEASUREMENT, "fio-n1-g0-r1", f"i{n}", n) for n in range(6))
+    decision = decide(Judged(expected=6, measured=0, passed=0, rows=rows, others=()), NIGHTLY, nights={})
+    assert decision.reasons[0].message.startswith("6 rows (i0, i1, i2, i3 and 2 more), first place 0")
+
+
 def test_rows_of_one_cause_are_one_reason_and_all_counted():
     rows = [row(Code.NO_MEASUREMENT, "fio-n1-g0-r1", f"i{n % 2}", n) for n in range(9)]
     rows += [row(Code.NO_BASELINE, f"fio-n1-g{n}-r1", "iops", n) for n in range(5)]

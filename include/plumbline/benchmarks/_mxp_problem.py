@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from plumbline.amounts import plural
 from plumbline.benchmarks.benchmark import Placement
 from plumbline.errors import ConfigError
 from plumbline.model import Device, LaunchSpec, Params, Scalar
@@ -98,7 +99,7 @@ def problem(placement: Placement, params: Params) -> Problem:
 def _check_place(placement: Placement, own: bool) -> None:
     if own and placement.ranks != 1:
         raise ConfigError(
-            f"hpl_mxp: Plumbline's own program runs on one device, not on {placement.node_count} nodes with "
+            f"hpl_mxp: Plumbline's own program runs on one device, not on {plural(placement.node_count, 'node')} with "
             f"{placement.accelerators_per_node}; write node_counts: [1]"
             + ("" if placement.launcher == "local" else " or program: nvidia")
         )

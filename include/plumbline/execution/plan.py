@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from plumbline.amounts import plural
 from plumbline.benchmarks import benchmark, resolve_params
 from plumbline.benchmarks.benchmark import Benchmark, Placement
 from plumbline.clusters.inventory import Inventory, InventoryNode
@@ -94,7 +95,7 @@ def make_plan(profile: ClusterProfile, suite: Suite, inventory: Inventory, *, ru
         Gap(
             code=node.unusable or Code.BUDGET,
             place=f"node {node.name}",
-            reason=node.reason or f"beyond the profile's limit of {profile.limits.nodes} nodes",
+            reason=node.reason or f"beyond the profile's limits.nodes: {profile.limits.nodes}",
             node=node.name,
         )
         for node in inventory
@@ -109,7 +110,9 @@ def make_plan(profile: ClusterProfile, suite: Suite, inventory: Inventory, *, ru
     for entry in suite.benchmarks:
         for batch, specs in _batches(profile, suite, entry, usable, len(inventory), run_id, seed, gaps):
             if any(batch.batch_id == other.batch_id for other in batches):
-                raise ConfigError(f"suite {suite.name}: {entry.benchmark} is planned twice at {batch.node_count} nodes")
+                raise ConfigError(
+                    f"suite {suite.name}: {entry.benchmark} is planned twice at {plural(batch.node_count, 'node')}"
+                )
             batches.append(batch)
             launches.extend(specs)
     return Plan(
@@ -155,7 +158,7 @@ def _batches(
             gaps.append(
                 Gap(
                     code=Code.UNREACHABLE_SCALE,
-                    place=f"{module.NAME} at {node_count} nodes",
+                    place=f"{module.NAME} at {plural(node_count, 'node')}",
                     reason=f"only {len(usable)} of {inventory_size} nodes can be measured",
                     benchmark=module.NAME,
                     node_count=node_count,

@@ -164,7 +164,8 @@ def _plugin(section: Mapping[str, Any], where: str) -> Callable[[], str]:
             until = datetime.fromisoformat(expires).timestamp() - 60 if expires else time.time() + 300
             kept.update(token=status["token"], until=until)
         except (OSError, subprocess.SubprocessError, ValueError, KeyError) as error:
-            raise ConfigError(f"{where}: the credential plugin {section.get('command')} failed: {error}") from None
+            why = getattr(error, "strerror", None) or error
+            raise ConfigError(f"{where}: the credential plugin {section.get('command')} failed: {why}") from None
         return str(kept["token"])
 
     return token

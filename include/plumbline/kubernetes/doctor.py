@@ -301,7 +301,7 @@ def _host_names(nodes: Sequence[Mapping[str, Any]]) -> Check:
         return Check(name="host names", state=State.OK, found=f"{HOSTNAME} is every node's name")
     return Check(
         name="host names", state=State.WARN,
-        found=f"{HOSTNAME} is not the name of {len(wrong)} nodes, such as {wrong[0]}",
+        found=f"{HOSTNAME} is not the name of {node_list(wrong, 5)}",
         mend=f"groups of more than {PINNED_BY_NAME} nodes can't be pinned there: label the nodes by their names",
     )  # fmt: skip
 

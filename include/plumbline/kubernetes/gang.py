@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from plumbline.amounts import node_list
 from plumbline.execution.pods import PREFIX, rounds, selector
 from plumbline.execution.run_one import AttemptTakenError, raise_stop
 from plumbline.kubernetes import diagnosis, elsewhere, files, ssh
@@ -109,7 +110,7 @@ class Gang:
             self._clean_up()
         missing = [one.spec.launch_id for one in self.launches if not self._on_disk(one)]
         if missing:
-            say(f"no record could be written of {', '.join(missing[:5])}")
+            say(f"no record could be written of {node_list(missing, 5)}")
         return NO_RECORD if missing else 0
 
     def _older_launcher(self) -> str | None:

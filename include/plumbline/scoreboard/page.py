@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from plumbline.amounts import plural
 from plumbline.scoreboard.campaign import AGEING_HORIZON, HISTORY_NIGHTS, HORIZON, Failure, Setting
 from plumbline.scoreboard.detectors import DETECTORS, GATE
 from plumbline.scoreboard.scenarios import BANDS, WHOLE, bands_of, kinds
@@ -48,7 +49,8 @@ def _head(setting: Setting, summary: Mapping[str, Any]) -> str:
         "",
         f"`{summary['command']}`, commit {summary['commit']}; {seeds['count']} seeds of `{seeds['file']}` "
         f"(SHA-256 {seeds['sha256'][:12]}…); {summary['scenarios']} scenarios and "
-        f"{summary['cluster_years_without_fault']:.1f} cluster-years without a fault on {summary['nodes']} nodes "
+        f"{summary['cluster_years_without_fault']:.1f} cluster-years without a fault on "
+        f"{plural(summary['nodes'], 'node')} "
         f"({setting.profile.title}), suite {summary['suite']}.",
         "",
     ]

@@ -32,8 +32,10 @@ def read_seeds(path: Path) -> Seeds:
     try:
         data = path.read_bytes()
         text = data.decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot read: {error}") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot read this file of seeds: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: cannot read this file of seeds: not UTF-8 text, at byte {error.start}") from None
     if path.suffix in (".yaml", ".yml"):
         listed = load_yaml(path)
         if not isinstance(listed, list):

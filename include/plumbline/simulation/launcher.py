@@ -12,6 +12,7 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from plumbline.amounts import plural
 from plumbline.clusters.inventory import Inventory, static_inventory
 from plumbline.clusters.profile import ClusterProfile
 from plumbline.execution.launcher import Progress
@@ -44,7 +45,7 @@ def launch(profile: ClusterProfile, specs: Sequence[LaunchSpec], evidence: Path,
     longest = leave(night, specs, rows, evidence, begin)
     clock["clock"] = begin + timedelta(seconds=longest + PAUSE_S)
     _write_clock(evidence, clock, scenario.seed)
-    progress(f"{len(rows)} launches simulated: SIMULATED, nothing was measured")
+    progress(f"{plural(len(rows), 'launch', 'launches')} simulated: SIMULATED, nothing was measured")
 
 
 def leave(night: Night, specs: Sequence[LaunchSpec], rows: Sequence[int], evidence: Path, begin: datetime) -> float:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from plumbline.amounts import plural
 from plumbline.errors import ConfigError
 from plumbline.model import Better, canonical_json, to_plain
 from plumbline.tracking.history import rows_of
@@ -269,7 +270,7 @@ def _unmatched(left: Mapping[Key, Any], right: Mapping[Key, Any], a: str, b: str
             item = (f"{benchmark}/{indicator} [{unit}]", node_count, run)
             found[item] = found.get(item, 0) + 1
     return [
-        NotComparable(item=f"{name} at {nodes} nodes", reason=f"{count} value{'s' if count > 1 else ''} only in {run}")
+        NotComparable(item=f"{name} at {plural(nodes, 'node')}", reason=f"{plural(count, 'value')} only in {run}")
         for (name, nodes, run), count in sorted(found.items())
     ]
 
@@ -287,7 +288,7 @@ def _lines(found: Comparison) -> Iterator[str]:
         yield f"  ~ {line}"
     moved = [c for c in found.changes if c.direction != "same"]
     if not moved:
-        yield f"  no change in {len(found.changes)} values"
+        yield f"  no change in {plural(len(found.changes), 'value')}"
     cells: list[tuple[str, ...]] = [("value", found.run_a[:15], found.run_b[:15], "change", "", "chance")]
     cells += [_cells(change) for change in moved[:_SHOWN_CHANGES]]
     widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
@@ -313,7 +314,7 @@ def _cells(change: Change) -> tuple[str, ...]:
 
 def describe(change: Change) -> str:
     """Name what changed for people: 'nccl_tests bus_bandwidth [GB/s] at 4 nodes, message_bytes 1048576'."""
-    parts = [f"{change.benchmark} {change.indicator} [{change.unit}] at {change.node_count} nodes"]
+    parts = [f"{change.benchmark} {change.indicator} [{change.unit}] at {plural(change.node_count, 'node')}"]
     parts += [f"node {change.node}"] if change.node else []
     parts += _params_in_words(json.loads(change.params))
     return ", ".join(parts)

@@ -74,7 +74,7 @@ _MESSAGES: Mapping[Code, Callable[[Any, Bounds], str]] = {
     Code.OLD_OUTPUT: lambda r, _: f"{r.indicator} comes from run {r.run_id}",
     Code.WRONG_HARDWARE: lambda r, _: f"{r.indicator} was computed on {r.device}",
     Code.WRONG_VERSION: lambda r, _: f"{r.indicator} was measured with benchmark version {r.measured_version}",
-    Code.WRONG_PARAMETERS: lambda r, _: f"{r.indicator} was measured at {r.measured_node_count:.0f} nodes",
+    Code.WRONG_PARAMETERS: lambda r, _: f"{r.indicator} was measured at {_nodes(r.measured_node_count)}",
     Code.WRONG_UNIT: lambda r, b: f"{r.indicator} is given in {r.unit}, not in {b.unit}",
     Code.NOT_A_NUMBER: lambda r, _: f"{r.indicator} is not a finite number",
     Code.IMPOSSIBLE_VALUE: lambda r, b: f"{r.indicator} of {show(r.value, b.unit)} is impossible",
@@ -92,6 +92,11 @@ def message_of(rule: Rule, bounds: Bounds, line: Any) -> str:
     if rule.code in _MESSAGES:
         return _MESSAGES[rule.code](line, bounds)
     return f"{line.indicator} of {show(line.value, bounds.unit)} is {_off(rule, bounds, line.value)}"
+
+
+def _nodes(count: float) -> str:
+    """Write a node count that came through a frame, where it may be no number."""
+    return f"{count:.0f} {'node' if count == 1 else 'nodes'}"
 
 
 def _off(rule: Rule, bounds: Bounds, value: float) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from plumbline.amounts import node_list, plural
 from plumbline.model import Code, Verdict, VerdictKind, verdict, worst
 from plumbline.suites.suite import ALWAYS_BLOCKING, Gate
 
@@ -223,8 +224,7 @@ def _told(item: Alike) -> Verdict:
 
 def _shared(first: Verdict, names: Sequence[str], count: int) -> Verdict:
     """Give the one reason that stands for `count` rows of these indicators, the first of which is given."""
-    more = ", …" if len(names) > 4 else ""
-    message = f"{count} rows ({', '.join(names[:4])}{more}), first {first.place}: {first.message}"
+    message = f"{plural(count, 'row')} ({node_list(names, 4)}), first {first.place}: {first.message}"
     place = first.launch_id if first.kind is VerdictKind.NOT_RUN and first.launch_id else f"{first.benchmark}"
     indicator = names[0] if len(names) == 1 else None
     return replace(first, place=place, message=message, indicator=indicator, params=None, actual=None, expected=None)

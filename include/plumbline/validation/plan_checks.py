@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator
 
+from plumbline.amounts import plural
 from plumbline.clusters.inventory import exclusions_in_force, static_inventory
 from plumbline.clusters.profile import ClusterProfile
 from plumbline.execution.plan import Plan, rungs
@@ -44,7 +45,7 @@ def _odd_launches(plan: Plan, profile: ClusterProfile) -> Iterator[Verdict]:
             message = f"its results are to be read from {outside[0]}, which is not its own"
             yield verdict(Code.SCHEMA, f"launch {spec.launch_id}", message, launch_id=spec.launch_id)
         if len(set(spec.nodes) & known) != spec.node_count or len(spec.nodes) != spec.node_count:
-            message = f"it is planned at {spec.node_count} nodes, and names {', '.join(spec.nodes) or 'none'}"
+            message = f"it is planned at {plural(spec.node_count, 'node')}, and names {', '.join(spec.nodes) or 'none'}"
             yield verdict(Code.SCHEMA, f"launch {spec.launch_id}", message, launch_id=spec.launch_id)
     if profile.device is Device.CPU and profile.accelerator.model != "cpu":
         message = f"the profile says device cpu and accelerator {profile.accelerator.model}: which was measured?"

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from plumbline.amounts import plural
 from plumbline.clusters.profile import ClusterProfile
 from plumbline.model import Indicator, Measurement, Params, Reference
 from plumbline.references.ceilings import GB_S_PER_GBIT_S, SOFTWARE, ceiling, dense_peak_tflops, one_node_ceiling
@@ -110,4 +111,4 @@ def _bus_ceiling(operation: str, node_count: int, physics: Physics) -> tuple[flo
         parts.append(f"{one_node:.4g} GB/s in one node")
     if physics.node_bandwidth is not None and physics.algorithm is not None:
         parts.append(f"{physics.node_bandwidth:.4g} GB/s of NICs a node")
-    return found, f"{operation} at {node_count} nodes with {' and '.join(parts)}"
+    return found, f"{operation} at {plural(node_count, 'node')} with {' and '.join(parts)}"

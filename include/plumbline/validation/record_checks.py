@@ -8,6 +8,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+from plumbline.amounts import node_list
 from plumbline.clusters.profile import ClusterProfile
 from plumbline.execution.launcher import ANSWERS
 from plumbline.execution.plan import Plan
@@ -142,7 +143,10 @@ def _host_problems(profile: ClusterProfile, spec: LaunchSpec, record: RunRecord)
     if profile.nodes.emulated is None and record.outcome in ANSWERS and set(record.hosts) != meant:
         missing = sorted(meant - set(record.hosts))
         other = sorted(set(record.hosts) - meant)
-        yield Code.WRONG_HOST, f"planned nodes absent: {missing[:5] or 'none'}; others present: {other[:5] or 'none'}"
+        yield (
+            Code.WRONG_HOST,
+            f"planned nodes absent: {node_list(missing, 5) or 'none'}; others present: {node_list(other, 5) or 'none'}",
+        )
 
 
 def _raw_problems(run: RunDirectory, spec: LaunchSpec, record: RunRecord) -> Iterator[tuple[Code, str]]:

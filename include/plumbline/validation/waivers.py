@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
+from plumbline.amounts import plural
 from plumbline.configuration import Document, key_lines, load_yaml, parse, search_path
 from plumbline.errors import ConfigError
 from plumbline.model import KIND_OF_CODE, Code, Scalar, Verdict, VerdictKind, verdict
@@ -70,7 +71,7 @@ class Waiver(Document):
         """Name the waiver for people."""
         what = "/".join(part for part in (self.benchmark, self.indicator) if part)
         more = [f"{key} {value}" for key, value in self.match.items()]
-        more += [f"at {self.node_count} nodes"] if self.node_count else []
+        more += [f"at {plural(self.node_count, 'node')}"] if self.node_count else []
         more += [f"node {self.node}"] if self.node else []
         more += [f"code {self.code.value}"] if self.code else []
         return f"waiver for {', '.join([what, *more])}: {self.reason} (owner {self.owner}, until {self.until})"
