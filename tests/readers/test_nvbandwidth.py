@@ -54,41 +54,36 @@ def output(version="v0.8"):
 
 
 def parse(text, **expect):
-    found = outcome(nvbandwidth, text, expect)
-    return found.readings, found.facts, found.end
-
-
-def values(readings, indicator, **params):
-    return [r.value for r in readings if r.indicator == indicator and params.items() <= r.params.items()]
+    return outcome(nvbandwidth, text, expect)
 
 
 def test_text():
-    readings, facts, status = parse(output())
-    assert status.status is Status.COMPLETE, status.reason
-    assert values(readings, "bandwidth", test="host_to_device_memcpy_ce", row="0", column="1") == [55.36]
-    assert values(readings, "bandwidth_sum", test="host_to_device_memcpy_ce") == [110.73]
-    assert values(readings, "bandwidth", test="device_to_device_bidirectional_memcpy_read_ce_total") == [762.0, 762.0]
-    assert values(readings, "latency") == [772.58, 773.5]
-    assert (facts["tests"], facts["waived"], facts["driver"], facts["cuda_runtime"]) == (3, 1, "550.54.15", 12040)
-    assert facts["sums"]["host_device_latency_sm"] == 1546.08
-    assert len(facts["devices"]) == 2
-    assert values(readings, "bandwidth_sum", test="host_device_latency_sm") == []
+    found = parse(output())
+    assert found.status is Status.COMPLETE, found.end.reason
+    assert found.values("bandwidth", test="host_to_device_memcpy_ce", row="0", column="1") == [55.36]
+    assert found.values("bandwidth_sum", test="host_to_device_memcpy_ce") == [110.73]
+    assert found.values("bandwidth", test="device_to_device_bidirectional_memcpy_read_ce_total") == [762.0, 762.0]
+    assert found.values("latency") == [772.58, 773.5]
+    assert {"tests": 3, "waived": 1, "driver": "550.54.15", "cuda_runtime": 12040}.items() <= found.facts.items()
+    assert found.facts["sums"]["host_device_latency_sm"] == 1546.08
+    assert len(found.facts["devices"]) == 2
+    assert found.values("bandwidth_sum", test="host_device_latency_sm") == []
 
 
 def test_old_versions_print_nothing_at_their_end():
-    assert parse(output("v0.4"))[2].status is Status.UNKNOWN
-    assert parse(output("v0.5"))[2].status is Status.UNKNOWN
+    assert parse(output("v0.4")).status is Status.UNKNOWN
+    assert parse(output("v0.5")).status is Status.UNKNOWN
     known = "host_to_device_memcpy_ce,device_to_device_bidirectional_memcpy_read_ce,host_device_latency_sm"
-    assert parse(output("v0.4"), tests=known)[2].status is Status.COMPLETE
-    assert parse(output("v0.4"))[1]["waived"] == 1
+    assert parse(output("v0.4"), tests=known).status is Status.COMPLETE
+    assert parse(output("v0.4")).facts["waived"] == 1
 
 
 def test_a_test_that_fails():
     text = output().replace("Waived: \n", "Running broken_test.\nError: [an illegal memory access] in expression x\n")
-    _, facts, status = parse(text)
-    assert status.status is Status.FAILED
-    assert facts["errors"] == ["broken_test: [an illegal memory access] in expression x"]
-    assert parse(banner() + "ERROR: Testcase nothing not found!\n")[2].status is Status.FAILED
+    found = parse(text)
+    assert found.status is Status.FAILED
+    assert found.facts["errors"] == ["broken_test: [an illegal memory access] in expression x"]
+    assert parse(banner() + "ERROR: Testcase nothing not found!\n").status is Status.FAILED
 
 
 @pytest.mark.parametrize(
@@ -110,16 +105,16 @@ def test_a_test_that_fails():
 def test_damage_is_not_complete(damage):
     text = damage(output())
     assert text != output()
-    readings, _, status = parse(text)
-    assert status.status in (Status.INCOMPLETE, Status.NOT_STARTED)
-    assert status.reason
-    assert all(r.value > 0 for r in readings)
+    found = parse(text)
+    assert found.status in (Status.INCOMPLETE, Status.NOT_STARTED)
+    assert found.end.reason
+    assert all(r.value > 0 for r in found.readings)
 
 
 def test_expectations():
-    assert parse(output(), tests="host_to_device_memcpy_ce", devices=2)[2].status is Status.COMPLETE
-    assert "no result of x" in parse(output(), tests="x")[2].reason
-    assert "expected 8" in parse(output(), devices=8)[2].reason
+    assert parse(output(), tests="host_to_device_memcpy_ce", devices=2).status is Status.COMPLETE
+    assert "no result of x" in parse(output(), tests="x").end.reason
+    assert "expected 8" in parse(output(), devices=8).end.reason
     with pytest.raises(ConfigError):
         parse(output(), devices="many")
 
@@ -127,7 +122,7 @@ def test_expectations():
 @pytest.mark.parametrize("prefix", ["0: ", "[1,0]<stdout>:", "2026-01-01T00:00:00.000000000Z stdout F "])
 def test_prefixes(prefix):
     text = "".join(prefix + line + "\r\n" for line in output().splitlines())
-    assert parse(text)[0] == parse(output())[0]
+    assert parse(text).readings == parse(output()).readings
 
 
 # -- JSON -------------------------------------------------------------------------------------------------------------
@@ -150,11 +145,11 @@ def report(*cases, **more):
 
 
 def test_report():
-    readings, facts, status = parse(report())
-    assert status.status is Status.COMPLETE, status.reason
-    assert values(readings, "bandwidth", row="0", column="0") == [55.3745]
-    assert (facts["tests"], facts["version"], facts["driver"]) == (1, "v0.8", "550.54.15")
-    assert parse("Starting\n" + report() + "done\n")[0] == readings
+    found = parse(report())
+    assert found.status is Status.COMPLETE, found.end.reason
+    assert found.values("bandwidth", row="0", column="0") == [55.3745]
+    assert (found.facts["tests"], found.facts["version"], found.facts["driver"]) == (1, "v0.8", "550.54.15")
+    assert parse("Starting\n" + report() + "done\n").readings == found.readings
 
 
 def test_report_of_both_directions_holds_three_matrices_in_one():
@@ -164,12 +159,12 @@ def test_report_of_both_directions_holds_three_matrices_in_one():
         for i, v in enumerate(["380.5", "380.6", "381.5", "381.6", "762", "762.2"])
     ]
     both = case(name, rows, "memcpy CE GPU(row) <-> GPU(column) Total bandwidth (GB/s)", total=1524.2)
-    readings, facts, status = parse(report(both))
-    assert status.status is Status.COMPLETE, status.reason
-    assert values(readings, "bandwidth", test=f"{name}_write1") == [380.5, 380.6]
-    assert values(readings, "bandwidth", test=f"{name}_total") == [762.0, 762.2]
-    assert values(readings, "bandwidth_sum") == [1524.2]
-    assert facts["sums"] == {f"{name}_total": 1524.2}
+    found = parse(report(both))
+    assert found.status is Status.COMPLETE, found.end.reason
+    assert found.values("bandwidth", test=f"{name}_write1") == [380.5, 380.6]
+    assert found.values("bandwidth", test=f"{name}_total") == [762.0, 762.2]
+    assert found.values("bandwidth_sum") == [1524.2]
+    assert found.facts["sums"] == {f"{name}_total": 1524.2}
 
 
 @pytest.mark.parametrize(
@@ -191,21 +186,21 @@ def test_report_of_both_directions_holds_three_matrices_in_one():
 def test_reports_that_say_so(text, status):
     if "nan" in text:
         text = text.replace('"sum": NaN', '"sum": 1.0')
-    assert parse(text)[2].status is status
+    assert parse(text).status is status
 
 
 @pytest.mark.parametrize("whole", [output(), report()], ids=["text", "report"])
 def test_cut_anywhere(whole):
     whole = whole.encode()
-    expected, _, _ = parse(whole)
+    expected = parse(whole).readings
     known = {(r.indicator, json.dumps(dict(r.params), sort_keys=True), r.value) for r in expected}
     for cut in range(len(whole)):
         try:
-            readings, _, status = parse(whole[:cut])
+            found = parse(whole[:cut])
         except OutputError:
             continue
-        assert {(r.indicator, json.dumps(dict(r.params), sort_keys=True), r.value) for r in readings} <= known
-        assert len(readings) == len(expected) or status.status is not Status.COMPLETE, cut
+        assert {(r.indicator, json.dumps(dict(r.params), sort_keys=True), r.value) for r in found.readings} <= known
+        assert len(found.readings) == len(expected) or found.status is not Status.COMPLETE, cut
 
 
 @pytest.mark.parametrize("junk", ["", "hello\n", "{}", '{"jobs": []}', "[" * 5000])
@@ -221,7 +216,7 @@ PIECES = [*output().splitlines(keepends=True), *report().splitlines(keepends=Tru
 @given(st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=10)), max_size=40))
 def test_any_mixture_is_read_or_refused(pieces):
     try:
-        readings, _, _ = parse("".join(pieces).encode("utf-8", "surrogatepass"))
+        found = parse("".join(pieces).encode("utf-8", "surrogatepass"))
     except OutputError:
         return
-    assert all(r.value >= 0 for r in readings)
+    assert all(r.value >= 0 for r in found.readings)

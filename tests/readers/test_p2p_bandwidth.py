@@ -52,49 +52,44 @@ def output(n=3, titles=TITLES, devices=None):
 
 
 def parse(text, **expect):
-    found = outcome(p2p_bandwidth, text, expect)
-    return found.readings, found.facts, found.end
-
-
-def values(readings, indicator, **params):
-    return [r.value for r in readings if r.indicator == indicator and params.items() <= r.params.items()]
+    return outcome(p2p_bandwidth, text, expect)
 
 
 def test_matrices():
-    readings, facts, status = parse(output(), devices=3)
-    assert status.status is Status.COMPLETE, status.reason
-    assert facts[TITLES[1]] == {"n": 3, "offdiag_min": 200.01, "offdiag_max": 202.01}
-    assert facts[TITLES[4]] == {"n": 3, "offdiag_min": 50.01, "offdiag_max": 52.01}
-    assert facts[f"{TITLES[4]} CPU"] == {"n": 3, "offdiag_min": 25.01, "offdiag_max": 27.01}
-    assert values(readings, "unidirectional_bandwidth", source=2, target=1, p2p=True, mode="writes") == [202.01]
-    assert len(values(readings, "bidirectional_bandwidth")) == 12
-    assert len(values(readings, "gpu_latency", p2p=False)) == 6
-    assert set(values(readings, "local_bandwidth")) == {1300.12}
-    assert facts["devices"] == ["NVIDIA A100-SXM4-80GB"] * 3
-    assert facts["no_access"] == [[0, 2]]
-    assert facts["bus_ids"] == ["10", "11", "12"]
+    found = parse(output(), devices=3)
+    assert found.status is Status.COMPLETE, found.end.reason
+    assert found.facts[TITLES[1]] == {"n": 3, "offdiag_min": 200.01, "offdiag_max": 202.01}
+    assert found.facts[TITLES[4]] == {"n": 3, "offdiag_min": 50.01, "offdiag_max": 52.01}
+    assert found.facts[f"{TITLES[4]} CPU"] == {"n": 3, "offdiag_min": 25.01, "offdiag_max": 27.01}
+    assert found.values("unidirectional_bandwidth", source=2, target=1, p2p=True, mode="writes") == [202.01]
+    assert len(found.values("bidirectional_bandwidth")) == 12
+    assert len(found.values("gpu_latency", p2p=False)) == 6
+    assert set(found.values("local_bandwidth")) == {1300.12}
+    assert found.facts["devices"] == ["NVIDIA A100-SXM4-80GB"] * 3
+    assert found.facts["no_access"] == [[0, 2]]
+    assert found.facts["bus_ids"] == ["10", "11", "12"]
 
 
 def test_one_gpu_has_no_pairs():
-    readings, facts, status = parse(output(1))
-    assert status.status is Status.COMPLETE
-    assert facts[TITLES[0]] == {"n": 1}
-    assert values(readings, "unidirectional_bandwidth") == []
+    found = parse(output(1))
+    assert found.status is Status.COMPLETE
+    assert found.facts[TITLES[0]] == {"n": 1}
+    assert found.values("unidirectional_bandwidth") == []
 
 
 def test_ten_gpus_and_numbers_of_four_digits():
-    readings, _, status = parse(output(10))
-    assert status.status is Status.COMPLETE
-    assert len(values(readings, "unidirectional_bandwidth", p2p=True)) == 90
+    found = parse(output(10))
+    assert found.status is Status.COMPLETE
+    assert len(found.values("unidirectional_bandwidth", p2p=True)) == 90
 
 
 def test_reads_and_old_titles():
     titles = [t.replace("Writes", "Reads") for t in TITLES]
-    readings, _, status = parse(output(titles=titles))
-    assert status.status is Status.COMPLETE
-    assert values(readings, "gpu_latency", p2p=True, mode="reads")
+    found = parse(output(titles=titles))
+    assert found.status is Status.COMPLETE
+    assert found.values("gpu_latency", p2p=True, mode="reads")
     old = [t.replace(" (P2P Writes)", "") for t in TITLES]
-    assert parse(output(titles=old))[2].status is Status.COMPLETE
+    assert parse(output(titles=old)).status is Status.COMPLETE
 
 
 @pytest.mark.parametrize(
@@ -117,18 +112,18 @@ def test_reads_and_old_titles():
 def test_damage_is_incomplete(damage):
     text = damage(output())
     assert text != output()
-    readings, _, status = parse(text)
-    assert status.status is Status.INCOMPLETE
-    assert status.reason
-    assert all(r.value > 0 for r in readings)
+    found = parse(text)
+    assert found.status is Status.INCOMPLETE
+    assert found.end.reason
+    assert all(r.value > 0 for r in found.readings)
 
 
 def test_failures_and_beginnings():
     text = output()
     failing = text[: text.index(TITLES[2])] + "Cuda failure p2p.cu:120: 'an illegal memory access was encountered'\n"
-    assert parse(failing)[2].status is Status.FAILED
-    assert parse(text[: text.index("P2P Connectivity")])[2].status is Status.NOT_STARTED
-    assert parse(text, devices=8)[2].status is Status.INCOMPLETE
+    assert parse(failing).status is Status.FAILED
+    assert parse(text[: text.index("P2P Connectivity")]).status is Status.NOT_STARTED
+    assert parse(text, devices=8).status is Status.INCOMPLETE
     with pytest.raises(ConfigError):
         parse(text, devices="many")
 
@@ -137,20 +132,20 @@ def test_failures_and_beginnings():
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_prefixes_and_line_ends(prefix, end):
     text = "".join(prefix + line + end for line in output().splitlines())
-    assert parse(text)[0] == parse(output())[0]
+    assert parse(text).readings == parse(output()).readings
 
 
 def test_cut_anywhere():
     whole = output().encode()
-    expected, _, _ = parse(whole)
+    expected = parse(whole).readings
     known = {(r.indicator, json.dumps(dict(r.params), sort_keys=True), r.value) for r in expected}
     for cut in range(len(whole)):
         try:
-            readings, _, status = parse(whole[:cut])
+            found = parse(whole[:cut])
         except OutputError:
             continue
-        assert {(r.indicator, json.dumps(dict(r.params), sort_keys=True), r.value) for r in readings} <= known
-        assert len(readings) == len(expected) or status.status is not Status.COMPLETE, cut
+        assert {(r.indicator, json.dumps(dict(r.params), sort_keys=True), r.value) for r in found.readings} <= known
+        assert len(found.readings) == len(expected) or found.status is not Status.COMPLETE, cut
 
 
 @pytest.mark.parametrize("junk", ["", "hello\n", "{}", "   D\\D     0\n     0   1.00\n"])
@@ -163,7 +158,7 @@ def test_other_formats_are_refused(junk):
 @given(st.lists(st.one_of(st.sampled_from(output(2).splitlines(keepends=True)), st.text(max_size=10)), max_size=30))
 def test_any_mixture_is_read_or_refused(pieces):
     try:
-        readings, _, _ = parse("".join(pieces).encode("utf-8", "surrogatepass"))
+        found = parse("".join(pieces).encode("utf-8", "surrogatepass"))
     except OutputError:
         return
-    assert all(r.value >= 0 for r in readings)
+    assert all(r.value >= 0 for r in found.readings)
