@@ -32,7 +32,7 @@ exit codes: 0 ok, gate open · 1 gate closed, or verify found something · 2 wro
 examples:
   plumbline run --cluster local --suite nightly          measure this machine, judge, report
   plumbline parse nccl_tests all_reduce.log              what does this log really say?
-  plumbline verify results/latest                        is the evidence what was measured?
+  plumbline verify latest:local                          is the evidence what was measured?
   plumbline status --max-age 26h                         is there a finished nightly that young?
 """
 

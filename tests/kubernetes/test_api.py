@@ -251,7 +251,7 @@ def test_a_credential_plugin_gives_the_token(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="credential plugin false failed"):
         failing.bearer()
     absent = access.from_kubeconfig(kubeconfig(exec={"command": "/no/plugin"}), "config")
-    with pytest.raises(ConfigError, match="credential plugin /no/plugin failed: No such file or directory$"):
+    with pytest.raises(ConfigError, match=r"credential plugin /no/plugin failed: No such file or directory$"):
         absent.bearer()
 
 
