@@ -80,6 +80,41 @@ def test_a_gpu_that_died_fails_although_the_verdict_says_ok() -> None:
     assert "the process of GPU 1 died" in output.end.reason
 
 
+def test_a_count_that_ran_over_is_no_small_one_and_a_dead_process_has_none() -> None:
+    over = Output(text("faulty.txt").replace("0 - 7  (WARNING!)", "0 - -524288000  (WARNING!)"))
+    assert over.value("errors", gpu=1) == 4 + 2**32 - 524288000
+    line = (
+        "50.0%  proc'd: 280 (48211 Gflop/s) - -1 (0 Gflop/s)   errors: 0 - 1641686072  (DIED!)  temps: 33 C - 29 C \n"
+    )
+    dead = Output(line)
+    assert dead.value("errors", gpu=1) == 0
+    assert dead.facts["died"] == 1
+    assert dead.end.status is Status.FAILED
+
+
+@pytest.mark.parametrize(
+    ("line", "rates"),
+    [
+        (
+            "100.0%  proc'd: 840 (3310 Gflop/s)/ 820 (3204 Gflop/s)  errors: 0 / 3  (WARNING!)  temps: 70 C / -- ",
+            [3310, 3204],
+        ),
+        ("100.0%  proc'd: 840 / 820   errors: 0 / 3  (WARNING!)  temps: 70 C / -- ", []),
+    ],
+    ids=["0.7", "0.5"],
+)
+def test_old_versions_part_gpus_by_slashes(line: str, rates: list[int]) -> None:
+    whole = f"\r{line}\nKilling processes.. done\n\nTested 2 GPUs:\n\tGPU 0: OK\n\tGPU 1: FAULTY\n"
+    assert gpu_burn.sniff(whole) > 0.9
+    output = Output(whole)
+    assert [r.value for r in output.readings if r.indicator == "gflops"] == rates
+    assert (output.value("iterations", gpu=0), output.value("errors", gpu=1)) == (840, 3)
+    assert output.value("temperature", gpu=0) == 70
+    assert output.end.reason == "GPU 1 is FAULTY; GPU 1 computed 3 wrong elements"
+    good = whole.replace("3  (WARNING!)", "0 ").replace("FAULTY", "OK")
+    assert Output(good).end.status is Status.COMPLETE
+
+
 def test_a_gpu_that_did_nothing_is_not_ok() -> None:
     idle = text("good.txt").replace("280 (47650", "0 (0").replace("1120 (47702", "0 (0").replace("1960 (47698", "0 (0")
     output = Output(idle)

@@ -124,6 +124,15 @@ def test_server_and_client_in_one_file_are_one_result():
     assert parse(client + waiting + banner())[2].status is Status.INCOMPLETE
 
 
+def test_a_server_that_waits_for_rdma_cm_begins_no_second_table():
+    waits = " Waiting for client rdma_cm QP to connect\n Please run the same command with the IB/RoCE interface IP\n"
+    text = "*" * 36 + "\n* Waiting for client to connect... *\n" + "*" * 36 + "\n"
+    text += banner("Send BW Test").replace(" local", f"{waits}{LINE} local", 1)
+    readings, facts, status = parse(text + bw_header("Gb/sec") + bw_row(65536, 6.19, peak=0.0) + LINE)
+    assert (status.status, facts["tables"], facts["tests"]) == (Status.COMPLETE, 1, ["send_bw"])
+    assert values(readings, "bandwidth_average") == [6.19]
+
+
 def test_server_and_client_that_print_at_the_same_time():
     """Their banners and headers interleave; after the sweep the server prints its last row."""
     client, server = (

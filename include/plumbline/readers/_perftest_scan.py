@@ -152,7 +152,7 @@ class Scan:
                 self._close(self._filling)
         elif match := _ADDRESS.match(text):
             self._address(match[1], " ".join(match[2].split()))
-        elif "aiting for client" in text:
+        elif "aiting for client to connect" in text:  # "for client rdma_cm QP to connect" follows the banner
             self._begin(Table())
         else:
             self._remark(text)

@@ -54,6 +54,8 @@ EXPECTATIONS = {
 
 _PERCENT = re.compile(r"(?:^|\s)(\d{1,3}\.\d)%\s*$")
 _DONE = re.compile(r"(-?\d{1,18}) \((\d{1,12}) Gflop/s\)")
+_SLASH = re.compile(r" ?/ ")
+"""What stands between GPUs to version 0.7; those without a rate are older still."""
 _ERRORS = re.compile(r"(-?\d{1,18})(?: +\((WARNING|DIED)!\))?")
 _TEMPERATURE = re.compile(r"(\d{1,4}) C|--")
 _ALL_DONE, _ALL_ERRORS, _ALL_TEMPERATURES = (
@@ -123,13 +125,13 @@ class _Burn:
 
 def sniff(head: str) -> float:
     """Say how sure this is gpu-burn's output."""
-    if "proc'd: " in head and "Gflop/s" in head:
+    if "proc'd: " in head and " errors: " in head:
         return 0.99
     if _TESTED.search(head) and _VERDICT.search(head):
         return 0.95
     if re.search(r"^Burning for \d+ seconds\.", head, re.MULTILINE):
         return 0.8
-    return 0.5 if "Couldn't init a GPU test" in head else 0.0
+    return 0.5 if "Couldn't init a GPU test" in head or _USING.search(head) else 0.0
 
 
 def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
@@ -212,6 +214,8 @@ def _unfinished(burns: list[_Burn]) -> _Burn:
 
 def _take_progress(burn: _Burn, text: str) -> None:
     burn.updates += 1
+    if "/ " in text:
+        text = _SLASH.sub(" - ", text)
     before, _, rest = text.rpartition("proc'd: ")
     work, _, rest = rest.partition(" errors: ")
     wrong, _, warm = rest.partition(" temps: ")
@@ -244,6 +248,8 @@ def _work(text: str) -> list[tuple[int, int]] | None:
     found = [_done(cell.rstrip()) for cell in text.strip().split(" - ")]
     if None not in found:
         return [cell for cell in found if cell is not None]
+    if "Gflop" not in text and all(re.fullmatch(r"-?\d{1,18}", cell.strip()) for cell in text.split(" - ")):
+        return [(int(cell), 0) for cell in text.split(" - ")]
     if not _ALL_DONE.fullmatch(text):
         return None
     return [(int(iterations), int(rate)) for iterations, rate in _DONE.findall(text)]
@@ -257,10 +263,14 @@ def _done(cell: str) -> tuple[int, int] | None:
 
 @lru_cache(maxsize=1024)
 def _errors(text: str) -> list[tuple[int, bool]] | None:
-    """Read (errors since the summary, whether the process died) of each GPU."""
+    """Read (errors since the summary, whether the process died) of each GPU.
+
+    The program counts them in 32 bits with a sign, so that many look negative. What it shows of a process that died is
+    no count: it goes on adding what was in memory when it could no longer read one.
+    """
     if not _ALL_ERRORS.fullmatch(text):
         return None
-    return [(max(0, int(count)), mark == "DIED") for count, mark in _ERRORS.findall(text)]
+    return [(0 if mark == "DIED" else int(count) % (1 << 32), mark == "DIED") for count, mark in _ERRORS.findall(text)]
 
 
 @lru_cache(maxsize=4096)
