@@ -14,7 +14,7 @@ from aiosmtpd.controller import Controller
 
 from plumbline.errors import ConfigError, NotificationError, OutputError
 from plumbline.model import Code, Device, Origin, verdict
-from plumbline.notification import Message, SmtpSettings, compose, send, smtp_settings
+from plumbline.notification import MOST_CHANGES, MOST_FINDINGS, Message, SmtpSettings, compose, send, smtp_settings
 from plumbline.tracking.run_directory import RunDirectory
 from tests.run_builder import Scenario, build_run, rewrite_json
 
@@ -162,6 +162,25 @@ def test_causes_gaps_coverage_and_cost_are_in_the_text(tmp_path: Path):
     for words in ("What closes the gate:", "n0002: outside the reference", "n0003: left out on purpose", "GPU-hours",
                   "expected values measured", run.run_id):  # fmt: skip
         assert words in text, words
+
+
+def test_notes_that_find_no_room_are_counted(tmp_path: Path):
+    notes = [
+        verdict(code, f"{benchmark} {code}", "a note", benchmark=benchmark)
+        for code in (Code.PAGE_CACHE, Code.WAIVER_UNUSED, Code.WAIVER_EXPIRED)
+        for benchmark in ("fio", "nccl_tests", "hpl_mxp")
+    ]
+    text = compose(build_run(tmp_path, LOCAL, extra=notes)).text
+    told = text.partition("Notes:")[2].partition("Coverage")[0].strip().splitlines()
+    assert (len(told), told[-1].strip()) == (MOST_FINDINGS + 1, f"- and {len(notes) - MOST_FINDINGS} more")
+
+
+def test_changes_that_find_no_room_are_counted(tmp_path: Path):
+    build_run(tmp_path, LOCAL)
+    slow = {"fio": 0.4, "nccl_tests": 0.4, "hpl_mxp": 0.4, "mlperf_gpt3": 0.4}
+    text = compose(build_run(tmp_path, LOCAL, speed=slow, when=LOCAL.when + timedelta(days=1))).text
+    told = text.partition("Since ")[2].partition("Coverage")[0].strip().splitlines()[1:]
+    assert len(told) == MOST_CHANGES + 1 and re.fullmatch(r"\s+- and \d+ more", told[-1])
 
 
 def test_only_what_changed_is_news(tmp_path: Path):

@@ -10,8 +10,8 @@ def plural(count: int, word: str, many: str | None = None) -> str:
     return f"{count:,} {word if count == 1 else many or word + 's'}"
 
 
-def node_list(names: Iterable[str], limit: int = 12) -> str:
+def node_list(names: Iterable[str], limit: int = 12, *, between: str = ", ") -> str:
     """Write names of nodes, or of anything: the first few of many, and how many more there are."""
     known = list(names)
-    shown = ", ".join(known[:limit])
+    shown = between.join(known[:limit])
     return shown + (f" and {len(known) - limit} more" if len(known) > limit else "")

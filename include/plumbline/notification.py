@@ -158,10 +158,12 @@ def _parts(run: JudgedRun, found: Sequence[Finding], since: Since) -> Iterator[P
     if closing:
         yield "What closes the gate", _listed(closing)
     if others:
-        yield "Notes", _listed(others)[:MOST_FINDINGS]
+        yield "Notes", _listed(others)
     if since.previous is not None and since.items:
         marks = {"worse": "worse: ", "better": "better: ", "neutral": ""}
         lines = [f"{marks[item.tone]}{shortened(item.text, 200)}" for item in since.items[:MOST_CHANGES]]
+        if len(since.items) > MOST_CHANGES:
+            lines.append(f"and {len(since.items) - MOST_CHANGES} more")
         yield f"Since {since.previous.run_id}", lines
     coverage = run.summary["coverage"]
     spent = cost(run)

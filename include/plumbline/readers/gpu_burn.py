@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from plumbline.amounts import node_list
 from plumbline.errors import OutputError
 from plumbline.model import Scalar
 from plumbline.readers.framing import strip_prefix
@@ -344,7 +345,7 @@ def _statement(burns: list[_Burn], expect: Mapping[str, Scalar]) -> Completeness
         "gpus": sum(len(burn.verdicts) for burn in burns),
         "errors": sum(gpu.errors + gpu.since_summary for burn in burns for gpu in burn.gpus.values()),
     }
-    reason = "; ".join(dict.fromkeys(text for _, text in causes[:8]))
+    reason = node_list(dict.fromkeys(text for _, text in causes), 8, between="; ")
     return Completeness(reader=NAME, status=status, expected=dict(expect), found=found, reason=reason)
 
 

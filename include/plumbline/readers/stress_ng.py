@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
+from plumbline.amounts import node_list
 from plumbline.errors import OutputError
 from plumbline.model import Params, Scalar
 from plumbline.readers._stress_run import NUMBER, Run, seconds, take_yaml, take_yaml_start
@@ -294,7 +295,7 @@ def _statement(runs: list[Run], expect: Mapping[str, Scalar]) -> Completeness:
     status = max((status for status, _ in causes), key=order.index, default=Status.COMPLETE)
     if status is Status.UNKNOWN and "rows" in expect:
         status, causes = Status.COMPLETE, []
-    reason = "; ".join(dict.fromkeys(text for _, text in causes[:8]))
+    reason = node_list(dict.fromkeys(text for _, text in causes), 8, between="; ")
     return Completeness(reader=NAME, status=status, expected=dict(expect), found=found, reason=reason)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from plumbline.amounts import node_list
 from plumbline.model import Code, VerdictKind, to_plain
 from plumbline.reports.actions import advice
 from plumbline.reports.counts import indicators_without_baseline
@@ -341,8 +342,7 @@ def _ticket(
 def _members(component: Component) -> str:
     if len(component.members) < 2:
         return ""
-    shown = ", ".join(component.members[:12])
-    return f" ({shown}{', …' if len(component.members) > 12 else ''})"
+    return f" ({node_list(component.members)})"
 
 
 def _evidence_line(item: Mapping[str, Any]) -> str:

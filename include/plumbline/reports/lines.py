@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from plumbline.amounts import node_list
 from plumbline.model import Better, Code, Indicator, VerdictKind, canonical_params, worst
 from plumbline.reports.wording import number, params_in_words, unit
 from plumbline.tracking.comparison import Change
@@ -244,6 +245,6 @@ def worst_places(lines: Iterable[Line], run: JudgedRun, limit: int = 20) -> list
                 continue
             distance = (row["actual"] - middle) / abs(middle) if middle else None
             if distance is not None and sign * distance > 0:
-                place = row["node"] or ", ".join(nodes.get(row["launch_id"], ())[:4]) or row["place"]
+                place = row["node"] or node_list(nodes.get(row["launch_id"], ()), 4) or row["place"]
                 found.append(WorstPlace(line=line, row=row, place=place, value=row["actual"], distance=distance))
     return sorted(found, key=lambda item: -abs(item.distance or 0))[:limit]

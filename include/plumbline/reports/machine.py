@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from plumbline.amounts import node_list
 from plumbline.reports.wording import plain
 
 GPU_READINGS = {
@@ -59,7 +60,7 @@ def readings(launches: Iterable[Mapping[str, Any]]) -> list[Reading]:
             for key, value, part in _values(snapshot):
                 lower, higher = value < least.get(key, _HIGHEST)[0], value > most.get(key, _LOWEST)[0]
                 if lower or higher:
-                    here = (value, f"{', '.join(launch['nodes'][:3])}{part}, {name} {launch['launch_id']}")
+                    here = (value, f"{node_list(launch['nodes'], 3)}{part}, {name} {launch['launch_id']}")
                     least[key], most[key] = (here if lower else least[key]), (here if higher else most[key])
     return [
         Reading(title=key[0], unit=key[1], least=low, most=most[key][0], where=most[key][1] if key[2] else where)
@@ -103,7 +104,7 @@ def events(launches: Iterable[Mapping[str, Any]]) -> list[Event]:
         for key in before.keys() & after.keys():
             rise = after[key] - before[key]
             if rise > 0:
-                where = ", ".join(launch["nodes"][:3])
+                where = node_list(launch["nodes"], 3)
                 found.append(Event(what=key, rise=int(rise), where=where, launch_id=launch["launch_id"]))
     return sorted(found, key=lambda event: (-event.rise, event.launch_id, event.what))
 
