@@ -66,6 +66,8 @@ def test_every_shipped_profile_loads() -> None:
         ({"kubernetes": {"results": RESULTS, "memory": "lots"}}, "kubernetes.memory"),
         ({"images": {}}, "needs images"),
         ({"images": {"fio": "registry.example/x:latest"}}, "images.fio: 'registry.example/x:latest' names no digest"),
+        ({"images": {"b": "x:1", "a": "x:2", "c": "x:3"}}, "hex digits>), nor do b, c; kubernetes.unpinned_images"),
+        ({"programs": "bench", "python": "python3"}, "programs and python must be an absolute path"),
         ({"accelerator": {"model": "x", "per_node": 8}}, "accelerator.resource is missing"),
         ({"programs": "docker/bench"}, "programs must be an absolute path"),
     ],

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from plumbline.amounts import node_list
 from plumbline.clusters.kubernetes import Kubernetes
 from plumbline.configuration import Document, find_document, load_yaml, parse, project_root, search_path
 from plumbline.model import Device, Origin, Scalar
@@ -184,15 +185,16 @@ class ClusterProfile(Document):
             raise ValueError("launcher kubernetes needs images: the image of each benchmark")
         loose = sorted(name for name, image in self.images.items() if not _DIGEST.search(image))
         if loose and not settings.unpinned_images:
+            more = f", nor {'does' if len(loose) == 2 else 'do'} {node_list(loose[1:])}" if loose[1:] else ""
             raise ValueError(
-                f"images.{loose[0]}: {self.images[loose[0]]!r} names no digest (…@sha256:<64 hex digits>); "
+                f"images.{loose[0]}: {self.images[loose[0]]!r} names no digest (…@sha256:<64 hex digits>){more}; "
                 "kubernetes.unpinned_images: true allows it"
             )
         if self.device is Device.GPU and self.accelerator.resource is None:
             raise ValueError("accelerator.resource is missing: nvidia.com/gpu, amd.com/gpu, …")
         relative = [name for name in ("programs", "python") if not Path(getattr(self, name)).is_absolute()]
         if relative:
-            raise ValueError(f"{relative[0]} must be an absolute path: it is one inside the images")
+            raise ValueError(f"{' and '.join(relative)} must be an absolute path: it is one inside the images")
         return self
 
 
