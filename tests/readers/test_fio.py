@@ -160,6 +160,22 @@ def test_messages_without_any_result_are_a_failure() -> None:
     assert Output("fio: engine libaio not loadable\nfio: failed to load engine\n").end.status is Status.FAILED
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "verify: bad header numberio 12, wanted 3 at file /f offset 4096, length 512 (requested block: offset=4096)",
+        "crc32c: verify failed at file /data/f offset 8192, length 4096",
+        "verify: bad magic header 0, wanted acca at file /data/f offset 0, length 0",
+    ],
+)
+def test_a_block_that_is_not_as_written_fails_even_without_the_report(line: str) -> None:
+    start = "job: (g=0): rw=randrw, bs=(R) 64.0KiB-64.0KiB, ioengine=libaio, iodepth=16\nfio-3.40\nStarting 2 threads\n"
+    output = Output(f"{start}{line}\n")
+    assert output.facts["errors"] == [line]
+    assert output.end.status is Status.FAILED
+    assert Output(f"{start}  verify=crc32c in the job file\n").facts["errors"] == []
+
+
 def test_lat_percentiles_and_grouping() -> None:
     output = Output(recorded("randrw_grouped_lat_percentiles.json"))
     assert output.facts["n_jobs"] == 1

@@ -399,6 +399,11 @@ def test_yaml_is_the_same_pod():
     yaml = pytest.importorskip("yaml")
     text = yaml.safe_dump(json.loads(SUCCEEDED), sort_keys=True)
     assert outcome(reader, text).facts == outcome(reader, SUCCEEDED).facts
+    metadata = "metadata:\n  annotations:\n    kubectl.kubernetes.io/last-applied-configuration: |\n"
+    applied = '      {"apiVersion":"v1","kind":"Pod","metadata":{"name":"bench-0"},"spec":{"containers":[]}}\n'
+    assert text.count("\nmetadata:\n") == 1
+    annotated = text.replace("\nmetadata:\n", f"\n{metadata}{applied}")
+    assert outcome(reader, annotated).facts == outcome(reader, SUCCEEDED).facts
     bomb = "apiVersion: v1\nkind: Pod\na: &a [x,x]\nb: &b [*a,*a]\nmetadata: {name: x}\n"
     with pytest.raises(OutputError):
         outcome(reader, bomb)

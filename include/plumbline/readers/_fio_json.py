@@ -205,10 +205,11 @@ def _may_be_text(text: str) -> bool:
         return (
             "th=[" in text or ("min=" in text and "lat (" in text) or "IOPS=" in text or "bw=" in text or "(g" in text
             or "err" in text or "maxt=" in text or "hostname=" in text or "%=" in text or "fio" in text
+            or "verify" in text
         )  # fmt: skip
     return (
         "percentiles (" in text or "Run status group" in text or "fio" in text or "Starting " in text
-        or ("<" in text and text.rstrip().endswith(">"))
+        or "verify" in text or ("<" in text and text.rstrip().endswith(">"))
     )  # fmt: skip
 
 

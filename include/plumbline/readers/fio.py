@@ -82,6 +82,8 @@ EXPECTATIONS = {
 }
 
 _MESSAGE = re.compile(r"(?:.*[\s\]])?fio: (?!client_stats)(.+)")
+_VERIFY = re.compile(r"\bverify(?:: bad | failed (?:at file|for zeroed data))")
+"""What --verify says of a block that isn't as written: such lines don't begin with `fio: `."""
 _SIGNAL = re.compile(r"terminating on signal (\d{1,3})")
 _FATAL = re.compile(
     r"err=\s*[1-9]\d*/|\berror=|io_u error|got signal=|disappeared|failed to start|startup hung|timed out|\bkilled\b|"
@@ -206,6 +208,8 @@ def _gather(source: Source) -> _Output:
             for line in item:
                 if "fio: " in line:
                     output.add_message(line)
+                elif "verify" in line and _VERIFY.search(line) and len(output.fatal) < _MOST_MESSAGES:
+                    output.fatal.append(line.strip()[:300])
         elif isinstance(item, Broken):
             output.runs.append(salvage(item.text))
             output.documents += 1

@@ -150,15 +150,11 @@ def _anything(found: _Found) -> bool:
 
 def _find(text: str) -> _Found:
     found = _Found()
-    documents = Documents(text, '"kind"')
-    for document in documents:
-        _take(found, document)
-    if documents.cut and '"apiVersion"' in text:
-        found.cut = "a JSON document stops before its end"
-    nothing = not found.pods and not found.events and not found.kinds and not found.failures
-    if nothing and "apiVersion: v1" in text and _YAML.search(text):
+    if "apiVersion: v1" in text and _YAML.search(text):
         for one_document in _yaml(text):
             _take(found, one_document)
+    if not found.pods and not found.events and not found.kinds and not found.failures:
+        _take_json(found, text)  # in YAML stands only what was applied last, as an annotation
     if "Name:" in text and _NAMED.search(text):
         for one in described(text):
             _take_description(found, one)
@@ -166,6 +162,14 @@ def _find(text: str) -> _Found:
         _take_tables(found, text)
     _take_sayings(found, text)
     return found
+
+
+def _take_json(found: _Found, text: str) -> None:
+    documents = Documents(text, '"kind"')
+    for document in documents:
+        _take(found, document)
+    if documents.cut and '"apiVersion"' in text:
+        found.cut = "a JSON document stops before its end"
 
 
 def _take_sayings(found: _Found, text: str) -> None:
