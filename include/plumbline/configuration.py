@@ -121,10 +121,16 @@ def parse(model: type[M], data: Any, where: str) -> M:
     try:
         return model.model_validate(data)
     except PydanticError as error:
-        raise ConfigError(f"{where}: {explain(model, data, error, key_lines(where))}") from None
+        raise ConfigError(f"{where}: {explain(model, data, error, _key_lines(where))}") from None
 
 
-def key_lines(where: str) -> dict[tuple[Any, ...], int]:
+def at_line(path: Path, *place: Any) -> str:
+    """Say the line of a key in a YAML file, such as " (line 7)"; nothing where it isn't there."""
+    line = _key_lines(str(path)).get(place)
+    return f" (line {line})" if line else ""
+
+
+def _key_lines(where: str) -> dict[tuple[Any, ...], int]:
     """Give the line of every key of a YAML file, by its place; nothing where `where` is no such file."""
     if not where.endswith((".yaml", ".yml")):
         return {}

@@ -55,7 +55,11 @@ benchmarks: [{benchmark: fio, node_counts: [1]}]
     ("old", "new", "message"),
     [
         ("tolerance: 0.05", "tolerance: 5.0", "baseline.tolerance: .*0.8, not 5.0"),
-        ("tolerance: 0.05", "tolerance: 0.13", "baseline.tolerance: 0.13 is more than 0.12.*repeatability"),
+        (
+            "tolerance: 0.05",
+            "tolerance: 0.13",
+            r"baseline.tolerance: 0.13 is more than 0.12.*repeatability` \(line [0-9]+\)$",
+        ),
         ("tolerance: 0.05", "tolerance: .nan", "baseline.tolerance"),
         ("tolerance: 0.05", "tolerance: 0.02", "warn_tolerance 0.03 above tolerance 0.02 never warns"),
         ("tolerance: 0.05", "sigmas: 1000", "baseline.sigmas: .*8, not 1000"),
@@ -67,7 +71,7 @@ benchmarks: [{benchmark: fio, node_counts: [1]}]
         (
             "node_counts: [1]",
             "node_counts: []",
-            r"benchmarks\[0\].node_counts: must be a list of at least 1 or 'ladder', not \[\]$",
+            r"benchmarks\[0\].node_counts: must be a list of at least 1 or 'ladder', not \[\] \(line [0-9]+\)$",
         ),
         ("gate:", "node_counts: []\ngate:", "node_counts"),
         ("kind: nightly", "kind: acceptance", "blocks WARN and allows no coverage gaps"),

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from plumbline.configuration import Document, find_document, load_yaml, parse, search_path
+from plumbline.configuration import Document, at_line, find_document, load_yaml, parse, search_path
 from plumbline.errors import ConfigError, near_match
 from plumbline.model import Scalar, VerdictKind
 
@@ -124,6 +124,7 @@ def load_suite(name: str, settings: dict[str, Any] | None = None) -> Suite:
             raise ConfigError(
                 f"{path}: baseline.{key}: {given:g} is more than {MOST_TOLERANCE:g}, and one of eight GPUs or rails "
                 "gone is 0.125; a cluster that repeats itself worse says so in its profile, under `repeatability`"
+                f"{at_line(path, 'baseline', key)}"
             )
     for key, value in (settings or {}).items():
         suite = _apply(suite, key, value)

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from plumbline.amounts import plural
-from plumbline.configuration import Document, key_lines, load_yaml, parse, search_path
+from plumbline.configuration import Document, at_line, load_yaml, parse, search_path
 from plumbline.errors import ConfigError
 from plumbline.model import KIND_OF_CODE, Code, Scalar, Verdict, VerdictKind, verdict
 
@@ -101,10 +101,9 @@ def _refuse_long(file: WaiverFile, path: Path) -> None:
     last = datetime.datetime.now(datetime.UTC).date() + LONGEST
     for index, item in enumerate(file.waivers):
         if item.until > last:
-            line = key_lines(str(path)).get(("waivers", index, "until"))
             raise ConfigError(
                 f"{path}: waivers[{index}].until: must be a date of the next twelve months, {last} at the latest, not "
-                f"{item.until}{f' (line {line})' if line else ''}"
+                f"{item.until}{at_line(path, 'waivers', index, 'until')}"
             )
 
 
