@@ -71,6 +71,8 @@ def test_the_words_of_the_trade_are_explained_where_help_is_asked(capsys: pytest
         (["plan", "--cluster", "local.yaml"], "no cluster profile file local.yaml; did you mean 'local'?"),
         (["plan", "--cluster", str(PROFILES / "local")], f"did you mean {PROFILES / 'local.yaml'}?"),
         (["plan", "--cluster", str(PROFILES)], "a path must be that of a YAML file"),
+        (["plan", "--set", "fio.clients=true"], "fio.clients must be a whole number, not True"),
+        (["plan", "--set", "fio.runtime_s=long"], "fio.runtime_s must be a number, not 'long'"),
         (["plan", "--set", "nccl_tests.max_bytes=huge"], "nccl_tests: not a size in bytes: 'huge'"),
         (["verify", str(TABLE)], f"{TABLE} is a file; give a run directory, a run id, latest, or latest:CLUSTER"),
         (["compare", str(DATA), str(DATA)], f"{DATA} is not a run directory"),

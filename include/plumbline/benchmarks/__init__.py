@@ -45,6 +45,9 @@ def resolve_params(module: Benchmark, given: Params, where: str) -> dict[str, Sc
     }
 
 
+_KINDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+
+
 def _checked(parameter: Parameter, value: Scalar, where: str) -> Scalar:
     wanted = type(parameter.default)
     if wanted is float and isinstance(value, int) and not isinstance(value, bool):
@@ -52,7 +55,7 @@ def _checked(parameter: Parameter, value: Scalar, where: str) -> Scalar:
     if wanted is str and isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
     if parameter.default is not None and type(value) is not wanted:
-        raise ConfigError(f"{where} must be {wanted.__name__}, not {value!r} ({parameter.meaning})")
+        raise ConfigError(f"{where} must be {_KINDS[wanted]}, not {value!r} ({parameter.meaning})")
     if parameter.choices and value not in parameter.choices:
         raise ConfigError(f"{where} must be one of {', '.join(map(str, parameter.choices))}, not {value!r}")
     if parameter.least is not None and isinstance(value, (int, float)) and value < parameter.least:
