@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -140,29 +140,27 @@ def _key_lines(where: str) -> dict[tuple[Any, ...], int]:
         return {}
 
 
-def find_document(kind: str, name: str, folders: Iterable[Path]) -> Path:
+def find_document(kind: str, name: str, folders: Sequence[Path]) -> Path:
     """Find `name` as a path to a YAML file, or as <name>.yaml in one of the folders. Raises ConfigError."""
     if name.endswith((".yaml", ".yml")):
         path = Path(name)
         if path.is_file():
             return path
-        stems = {found.stem for folder in folders for found in folder.glob("*.yaml")}
-        hint = f"; did you mean {path.stem!r}?" if path.name == name and path.stem in stems else ""
+        known = document_names(folders)
+        hint = f"; did you mean {path.stem!r}?" if path.name == name and path.stem in known else ""
         raise ConfigError(f"no {kind} file {name}{hint}")
     if "/" in name:
         file = f"; did you mean {name}.yaml?" if Path(f"{name}.yaml").is_file() else ""
         raise ConfigError(f"no {kind} {name!r}: a path must be that of a YAML file{file}")
-    known: list[str] = []
     for folder in folders:
         if (candidate := folder / f"{name}.yaml").is_file():
             return candidate
-        known.extend(p.stem for p in folder.glob("*.yaml"))
-    raise ConfigError(f"no {kind} {name!r}{near_match(name, known)}")
+    raise ConfigError(f"no {kind} {name!r}{near_match(name, document_names(folders))}")
 
 
 def document_names(folders: Iterable[Path]) -> list[str]:
     """Give the names of the documents in the folders, sorted."""
-    return sorted({path.stem for folder in folders for path in folder.glob("*.yaml")})
+    return sorted({path.stem for folder in folders for path in folder.glob("*.yaml") if path.is_file()})
 
 
 def search_path(variable: str, shipped: Path) -> list[Path]:

@@ -96,12 +96,13 @@ def test_a_document_that_is_wrong_hides_none_of_the_others(
         bad = tmp_path / what / "bad.yaml"
         bad.parent.mkdir()
         bad.write_text("name: bad")
+        bad.with_name("folder.yaml").mkdir()
         monkeypatch.setenv(variable, str(bad.parent))
         code, out, _ = run(capsys, "list", what, "--json")
         rows = {row[key]: row for row in json.loads(out)}
         assert code == ExitCode.USAGE
         assert rows["bad"]["invalid"].startswith(f"{bad}: key 'title' is missing")
-        assert "invalid" not in rows[good] and rows[good]["title"]
+        assert "invalid" not in rows[good] and rows[good]["title"] and "folder" not in rows
         code, out, _ = run(capsys, "list", what)
         assert code == ExitCode.USAGE
         assert f"bad\n    invalid: {bad}: key 'title' is missing" in out and f"\n{good}\n    title: " in out

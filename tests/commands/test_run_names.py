@@ -68,7 +68,9 @@ def test_the_latest_of_a_cluster_is_found_where_its_profile_keeps_results(
     monkeypatch.setenv("PLUMBLINE_PROFILES", str(tmp_path))
     far = tmp_path / "far"
     shipped = (PROFILES / "simulated-8.yaml").read_text()
-    (tmp_path / "lab.yaml").write_text(shipped.replace("name: simulated-8", f"name: lab\nresults: {far}"))
+    for file in ("lab.yaml", "file.yaml"):
+        (tmp_path / file).write_text(shipped.replace("name: simulated-8", f"name: lab\nresults: {far}"))
     made = build_run(far, cluster="lab")
     assert run(capsys, "verify", "latest")[0] == ExitCode.USAGE
-    assert run(capsys, "verify", "latest:lab")[2].startswith(f"latest:lab: run {made.run_id} of cluster lab")
+    for name in ("lab", "file"):
+        assert run(capsys, "verify", f"latest:{name}")[2].startswith(f"latest:{name}: run {made.run_id} of cluster lab")

@@ -233,7 +233,8 @@ def _list_indicators() -> list[dict[str, Any]]:
 def _list_clusters() -> list[dict[str, Any]]:
     def row(name: str) -> dict[str, Any]:
         found = load_profile(name)
-        return {"title": found.title, "launcher": found.launcher, "accelerator": found.accelerator.model}
+        other = {} if found.name == name else {"name": found.name}
+        return {**other, "title": found.title, "launcher": found.launcher, "accelerator": found.accelerator.model}
 
     return [{"cluster": name, **_or_invalid(row, name)} for name in document_names(profile_folders())]
 

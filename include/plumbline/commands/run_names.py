@@ -43,7 +43,9 @@ def _newest(where: str) -> RunDirectory:
     cluster, _, suite = where.partition("/")
     folders = {default_results()}
     if cluster in document_names(profile_folders()):
-        folders.add(results_directory(load_profile(cluster)))
+        profile = load_profile(cluster)
+        folders.add(results_directory(profile))
+        cluster = profile.name
     finished = [run for folder in folders for run in _finished(folder)]
     found = [run for run in finished if _place(run)[0] == cluster and suite in ("", _place(run)[1])]
     if not found:
