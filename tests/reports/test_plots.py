@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -65,3 +66,20 @@ def test_a_limit_far_away_does_not_flatten_a_figure() -> None:
     far = panel((100.0, 120.0), upper=(30_000_000.0,))
     assert plots._near(far, far.upper) == ()
     assert plots._near(far, (90.0,)) == (90.0,)
+
+
+@pytest.mark.parametrize("draw", ["nodes", "trend"])
+def test_an_axis_ends_at_the_highest_value_that_is_possible(drawn: list[Any], draw: str) -> None:
+    full = replace(panel((100.0, 100.0)), top=100.0)
+    plots.curves_over_nodes([full], "t") if draw == "nodes" else plots.trends([full], "t", {})
+    assert drawn[0].axes[0].get_ylim()[1] == 100.0
+
+
+def test_a_value_above_what_is_possible_is_still_drawn(drawn: list[Any]) -> None:
+    plots.trends([replace(panel((100.0, 120.0)), top=100.0)], "t", {})
+    assert drawn[0].axes[0].get_ylim()[1] > 120.0
+
+
+def test_an_axis_far_below_what_is_possible_stays_near_its_values(drawn: list[Any]) -> None:
+    plots.trends([replace(panel((13.0, 13.1)), top=100.0)], "t", {})
+    assert drawn[0].axes[0].get_ylim()[1] < 20.0

@@ -90,6 +90,7 @@ def _node_panels(lines: Sequence[Line]) -> list[Panel]:
                 curves=(curve,),
                 lower=_whole(lower) if same[0].better is not Better.LOWER else (),
                 upper=_whole(upper) if same[0].better is Better.LOWER else (),
+                top=_top(same[0]),
             )
         )
     return panels[:MOST_PANELS]
@@ -102,6 +103,11 @@ def _drawn(line: Line, values: Iterable[float]) -> tuple[float, ...]:
 def _drawn_limit(line: Line, name: str) -> float | None:
     limit = line.last.limit(name)
     return None if limit is None else line.scale * limit
+
+
+def _top(line: Line) -> float | None:
+    """Give the highest value that is possible, as drawn; None where none is known."""
+    return None if line.known is None or line.known.valid_upper is None else line.scale * line.known.valid_upper
 
 
 def _whole(limits: Sequence[float | None]) -> tuple[float, ...]:
@@ -157,6 +163,7 @@ def trend_figure(lines: Sequence[Line]) -> Figure | None:
                 curves=(Curve(label="", x=x, y=_drawn(line, (value for _, value in line.series))),),
                 lower=() if lower is None or line.better is Better.LOWER else (lower,),
                 upper=() if upper is None or line.better is Better.HIGHER else (upper,),
+                top=_top(line),
             )
         )
     return plots.trends(panels[:12], "Trend over past runs", dates) if panels else None

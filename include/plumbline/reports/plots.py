@@ -70,13 +70,17 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """One set of axes. `lower` and `upper` are limits at the same x as the first curve, or one value for all."""
+    """One set of axes. `lower` and `upper` are limits at the same x as the first curve, or one value for all.
+
+    No value can be above `top`, and so no axis is: a coverage of 104 % would be read as one.
+    """
 
     title: str
     unit: str
     curves: tuple[Curve, ...]
     lower: tuple[float, ...] = ()
     upper: tuple[float, ...] = ()
+    top: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,18 +143,25 @@ def curves_over_nodes(panels: Sequence[Panel], title: str) -> Figure:
         shown = counts[:: -math.ceil(len(counts) / 8)]  # the largest is always named
         axes.set_xticks(shown, [str(count) for count in shown])
         axes.minorticks_off()
-        _from_zero(axes)
+        _from_zero(axes, panel.top)
         _plain_ticks(axes.yaxis)
         axes.set_xlabel("nodes")
 
     return _grid(panels, title, draw, columns=3, height=2.4, x="node count")
 
 
-def _from_zero(axes: Any) -> None:
-    """Let the y axis start at zero, or at the least negative value, with room above and below what is drawn."""
+def _from_zero(axes: Any, top: float | None = None) -> None:
+    """Let the y axis start at zero, or at the least negative value, with room above and below what is drawn.
+
+    It ends at `top`, unless something is drawn above it.
+    """
     low, high = min(0.0, axes.dataLim.y0), max(0.0, axes.dataLim.y1)
     room = HEADROOM * ((high - low) or 1.0)
-    axes.set_ylim(low - room if low < 0 else 0.0, high + room)
+    axes.set_ylim(low - room if low < 0 else 0.0, _at_most(high + room, top, high))
+
+
+def _at_most(end: float, top: float | None, drawn: float) -> float:
+    return end if top is None or drawn > top else min(end, top)
 
 
 def trends(panels: Sequence[Panel], title: str, dates: Mapping[float, str]) -> Figure:
@@ -159,12 +170,13 @@ def trends(panels: Sequence[Panel], title: str, dates: Mapping[float, str]) -> F
     def draw(axes: Any, panel: Panel) -> None:
         _lines(axes, panel)
         curve = panel.curves[0]
-        axes.plot(curve.x[-1:], curve.y[-1:], "o", color=BLUE, markersize=7, markerfacecolor="white", markeredgewidth=2)
+        axes.plot(curve.x[-1:], curve.y[-1:], "o", color=BLUE, markersize=7, markerfacecolor="white", markeredgewidth=2,
+                  clip_on=False)  # fmt: skip
         values = [*curve.y, *_near(panel, panel.lower), *_near(panel, panel.upper)]
         low, high = min(values), max(values)
         middle = max(abs(low), abs(high)) or 1.0
         pad = max(0.15 * (high - low), 0.05 * middle)
-        axes.set_ylim(low - pad, high + pad)
+        axes.set_ylim(low - pad, _at_most(high + pad, panel.top, high))
         _plain_ticks(axes.yaxis)
         ends = sorted({curve.x[0], curve.x[-1]})
         axes.set_xticks(ends, [dates.get(x, "") for x in ends])
