@@ -1,16 +1,15 @@
 import json
-import os
 from pathlib import Path
 
 import pytest
 from tests.run_builder import Scenario, build_run
+from tests.simulated_run import simulate
 
 from plumbline import stages
 from plumbline.model import Code, Device, Verdict, verdict
 from plumbline.reports.findings import find, findings, told_suspicions
 from plumbline.reports.report import write_report
 from plumbline.reports.suspects import Suspicion
-from plumbline.suites.suite import parse_settings
 from plumbline.tracking.judged_run import JudgedRun
 from plumbline.tracking.run_directory import RunDirectory
 
@@ -121,15 +120,9 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     folder = tmp_path_factory.mktemp("night")
     faults = folder / "faults.yaml"
     faults.write_text("faults: [{kind: slow_nic, node: n0006, rail: 3, severity: 0.5}]\n")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PLUMBLINE_RESULTS", str(folder / "results"))
-        settings = parse_settings([f"faults={faults}", "benchmarks=nccl_tests"])
-        run = stages.prepare("simulated-8", "nightly", settings, trigger="test", holder_pid=os.getpid())
-        for batch_id in stages.batch_ids(run):
-            stages.launch_batch(run.path, batch_id, lambda text: None)
-        stages.seal(run.path)
-        stages.judge(run.path)
-        stages.report(run.path)
+    run = simulate(folder / "results", "simulated-8", [f"faults={faults}", "benchmarks=nccl_tests"])
+    stages.judge(run.path)
+    stages.report(run.path)
     return run
 
 

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
 from plumbline import stages
-from plumbline.amounts import node_list, plural
+from plumbline.amounts import plural
 from plumbline.commands.beside import Beside
 from plumbline.commands.run_names import RUN_HELP, named_run
 from plumbline.configuration import project_root
-from plumbline.errors import ConfigError, ExitCode, PlumblineError, StageLostError, TrackingError
-from plumbline.reports.counts import indicators_without_baseline
+from plumbline.errors import ConfigError, ExitCode, OutputError, PlumblineError, StageLostError, TrackingError
+from plumbline.reports.terminal import terminal_width, verdict_lines
 from plumbline.suites.suite import SETTINGS, parse_settings
 from plumbline.tracking.run_directory import RunDirectory
 
@@ -105,7 +108,9 @@ def _run(chosen: argparse.Namespace) -> int:
         stages.seal(run.path)
     with Beside(tracking=not chosen.no_track) as beside:
         progress("judging")
-        verdict = stages.judge(run.path)
+        with _steps_told(None if chosen.json else progress.on(sys.stderr)):
+            verdict = stages.judge(run.path)
+        progress("writing the report")
         beside.call(stages.report, run.path)
         if not chosen.no_track:
             failure = _track_run(beside, run, progress) or failure
@@ -145,11 +150,43 @@ def _track_run(beside: Beside, run: RunDirectory, progress: _Progress) -> Plumbl
 class _Progress:
     """Prints lines with the seconds since the start."""
 
-    def __init__(self, stream: Any) -> None:
-        self._stream, self._start = stream, time.monotonic()
+    def __init__(self, stream: Any, start: float | None = None) -> None:
+        self._stream, self._start = stream, time.monotonic() if start is None else start
+
+    def on(self, stream: Any) -> _Progress:
+        """Give the same clock on another stream."""
+        return _Progress(stream, self._start)
 
     def __call__(self, text: str) -> None:
         print(f"{time.monotonic() - self._start:7.1f} s  {text}", file=self._stream, flush=True)
+
+
+class _Told(logging.Handler):
+    def __init__(self, progress: _Progress) -> None:
+        super().__init__()
+        self._progress = progress
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._progress(record.getMessage())
+
+
+@contextmanager
+def _steps_told(progress: _Progress | None) -> Iterator[None]:
+    """Print the steps that the judge logs, one line each; None is silent."""
+    logger = logging.getLogger("plumbline.validation.judging")
+    if progress is None:
+        yield
+        return
+    handler, level, propagates = _Told(progress), logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = propagates
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
@@ -159,7 +196,11 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 def _judge(chosen: argparse.Namespace) -> int:
     run = named_run(chosen.run_dir)
-    verdict = stages.judge(run.path)
+    progress = None if chosen.json else _Progress(sys.stderr)
+    with _steps_told(progress):
+        verdict = stages.judge(run.path)
+    if progress is not None:
+        progress("writing the report")
     stages.report(run.path)
     if chosen.json:
         print(json.dumps(verdict, indent=1, ensure_ascii=False))
@@ -184,47 +225,14 @@ def _track(chosen: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-def print_verdict(run: RunDirectory, verdict: dict[str, Any], most: int = 20) -> None:
+def print_verdict(run: RunDirectory, verdict: dict[str, Any]) -> None:
     """Print the verdict table: what closes the gate first, then warnings, then where to read more."""
-    stamps = [
-        text
-        for text, shown in (
-            ("SIMULATED", verdict["origin"] == "simulated"),
-            ("CPU only, no GPU was measured", verdict["device"] == "cpu"),
-        )
-        if shown
-    ]
-    name = f"{verdict['cluster']} / {verdict['suite']} / {verdict['run_id']}"
-    print(f"\n{verdict['verdict']}: the gate is {verdict['gate']}   {name}   {' · '.join(stamps)}")
-    coverage = verdict["coverage"]
-    missing = f"; missing: {node_list(map(str, coverage['missing']), 8)}" if coverage["missing"] else ""
-    print(
-        f"measured: {coverage['measured']} of {coverage['expected']} nodes, {coverage['rows_measured']:,} of "
-        f"{coverage['rows_expected']:,} values{missing}\n"
-    )
-    new = indicators_without_baseline(verdict["reasons"])
-    rows = [row for row in verdict["reasons"] if row["code"] != "no_baseline"]
-    for row in rows[:most]:
-        print(f"  {_reason_line(row)}")
-    if len(rows) > most:
-        print(f"  … and {len(rows) - most} more in the report")
-    if new:
-        print(f"  WARN     no_baseline          {_have(new)} no reference here and no approved history yet;")
-        if stages.approvable(verdict):
-            print(f"{'':32}when they look right: plumbline approve {verdict['run_id']} --by NAME")
     report = run.derived / "report.html"
     root = project_root()
     shown = report.relative_to(root) if report.is_relative_to(root) else report
-    print(f"\nreport:  {shown}\nMLflow:  {verdict.get('mlflow_run_id') or 'not logged'}")
-
-
-def _have(count: int) -> str:
-    return f"{count} indicator{'s have' if count != 1 else ' has'}"
-
-
-def _reason_line(row: dict[str, Any]) -> str:
-    number = "" if row.get("actual") is None else f"  {row['actual']:.4g} {row['unit'] or ''}"
-    expected = f" (expected {row['expected']})" if row.get("expected") else ""
-    told = row.get("indicator") and str(row["indicator"]) in str(row["message"])
-    indicator = f"{row['indicator']}: " if row.get("indicator") and not told else ""
-    return f"{row['verdict']:8} {row['code']:20} {row['place']}: {indicator}{row['message']}{number}{expected}"
+    try:
+        found = run.read_derived("findings.json")
+    except OutputError:  # no report was written
+        found = []
+    for line in verdict_lines(verdict, found, shown, approvable=stages.approvable(verdict), width=terminal_width()):
+        print(line)

@@ -9,6 +9,7 @@ from typing import Any
 from plumbline.errors import OutputError, PlumblineError
 from plumbline.indicators.definitions import INVENTORY, SHARE_OF_PEERS
 from plumbline.model import VerdictKind
+from plumbline.reports.counts import compared_in_words
 from plumbline.reports.evidence import Evidence, collect_evidence
 from plumbline.reports.figures import benchmark_figures, trend_figure
 from plumbline.reports.findings import Finding, find, told_suspicions
@@ -239,8 +240,8 @@ def _uncovered(run: JudgedRun, found: Sequence[Finding]) -> Iterator[str]:
         yield f"{plural(len(missing), 'node')} planned and without a launch that ended well: {node_list(missing)}"
     for item in found:
         if item.kind in UNCOVERED:
-            allowed = "" if item.blocks else " (allowed by the suite for now)"
-            yield f"{item.title}: {item.problem}{allowed}"
+            effect = "closes the gate" if item.blocks else "does not close the gate: the suite allows it for now"
+            yield f"{item.title}: {item.problem} ({effect})"
     coverage = run.summary["coverage"]
     if coverage["rows_measured"] < coverage["rows_expected"]:
         lost = coverage["rows_expected"] - coverage["rows_measured"]
@@ -258,6 +259,8 @@ def _facts(run: JudgedRun, spent: Cost) -> Iterator[tuple[str, str, str | None]]
     )
     again = spent.attempts - spent.launches
     yield "Launches", f"{spent.launches:,}" + (f", {plural(again, 'repeated attempt')}" if again > 0 else ""), None
+    if words := compared_in_words(run.summary):
+        yield "Compared", words, None
     if trigger := environment.get("trigger"):
         yield "Started by", str(trigger), None
     if run.suite.note:

@@ -6,7 +6,7 @@ A group is bad with a FAIL on it or on a node in it, and good when it passed wha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -26,6 +26,7 @@ from plumbline.analysis.localisation import (
 )
 from plumbline.clusters.inventory import Inventory, InventoryNode
 from plumbline.model import Code, Outcome, VerdictKind
+from plumbline.reports.counts import at_nodes
 from plumbline.tracking.judged_run import JudgedRun, Row
 
 NAMED = 6
@@ -292,11 +293,6 @@ def _nothing(found: Localisation, bad: Sequence[_Measured], good: int) -> str:
 
 def _rungs(groups: Iterable[_Measured]) -> str:
     """Name benchmarks and node counts: 'nccl_tests at 2, 4 and 8 nodes; fio at 1 node'."""
-    return "; ".join(_scales(sorted({(group.benchmark, len(group.nodes)) for group in groups})))
-
-
-def _scales(rungs: Iterable[tuple[str, int]]) -> Iterator[str]:
-    for benchmark, same in groupby(rungs, key=lambda rung: rung[0]):
-        counts = [str(count) for _, count in same]
-        listed = counts[0] if len(counts) == 1 else f"{', '.join(counts[:-1])} and {counts[-1]}"
-        yield f"{benchmark} at {listed} node{'' if counts == ['1'] else 's'}"
+    rungs = sorted({(group.benchmark, len(group.nodes)) for group in groups})
+    by_benchmark = groupby(rungs, key=lambda rung: rung[0])
+    return "; ".join(at_nodes(benchmark, [count for _, count in same]) for benchmark, same in by_benchmark)

@@ -22,6 +22,7 @@ from plumbline.model import Code, Contends, Verdict, verdict
 from plumbline.references.reference import ReferenceSet
 from plumbline.suites.suite import Suite
 from plumbline.validation.bounds import BOUNDS, Bounds, Limits, RowKind, bounds_of, unmatchable
+from plumbline.validation.compared import compared
 from plumbline.validation.expectations import ROW_COUNT, Outcome, validate
 from plumbline.validation.frame import join
 from plumbline.validation.gate import Judged
@@ -39,11 +40,15 @@ KIND = ("benchmark", "benchmark_version", "indicator", "node_count", "params")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What judging gave. `verdicts` holds every verdict, PASS included; `gx` is great-expectations' report, plain."""
+    """What judging gave. `verdicts` holds every verdict, PASS included; `gx` is great-expectations' report, plain.
+
+    `compared` counts the planned rows by what they were compared with.
+    """
 
     verdicts: pandas.DataFrame
     judged: Judged
     gx: Mapping[str, Any]
+    compared: Mapping[str, int]
 
     @property
     def notable(self) -> tuple[Verdict, ...]:
@@ -91,7 +96,8 @@ def judge(
         others=(*others, *(item for line, item in rows.items() if line >= expected)),
     )
     verdicts = verdict_frame(frame, kinds, bounds, replace(found, rows=planned), judged.others, expected)
-    return Judgement(verdicts=verdicts, judged=judged, gx=outcome.gx)
+    counts = compared(frame.iloc[:expected], kinds[:expected], bounds)
+    return Judgement(verdicts=verdicts, judged=judged, gx=outcome.gx, compared=counts)
 
 
 def _stated(plan: Plan, profile: ClusterProfile) -> dict[str, list[str]]:

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from enum import Enum
 from operator import attrgetter
 from typing import Any
 
+from plumbline.amounts import plural
 from plumbline.execution.plan import Plan
 from plumbline.indicators.derived import derive
 from plumbline.model import MEASUREMENT_COLUMNS, Measurement, to_plain
 from plumbline.tracking.run_directory import RunDirectory, run_time
+from plumbline.validation.compared import left_out
 from plumbline.validation.gate import decide, rung_key
 from plumbline.validation.judgement import judge
 from plumbline.validation.readout import Readout, measured_nodes, read_run
 from plumbline.validation.sealed_limits import read_limits
+
+log = logging.getLogger(__name__)
+"""One line a step, at level INFO: judging a thousand nodes takes most of a minute."""
 
 NAMED_NODES = 8
 """Groups of up to so many nodes are named node by node."""
@@ -25,7 +31,9 @@ def judge_run(run: RunDirectory) -> dict[str, Any]:
     """Write derived/ but for the report; give the content of verdict.json. Raises OutputError, ConfigError."""
     plan, profile, suite = run.plan(), run.profile(), run.suite()
     limits = read_limits(run.read_evidence("references"))
+    log.info("reading the output of %s", plural(len(plan.launches), "launch", "launches"))
     readout = derive(read_run(run), plan=plan, profile=profile)
+    log.info("validating %s", plural(len(readout.expected), "expected value"))
     judgement = judge(
         readout,
         plan=plan,
@@ -43,6 +51,7 @@ def judge_run(run: RunDirectory) -> dict[str, Any]:
         nights=_nights(plan, limits.nights),
         launch_nodes={launch.launch_id: launch.nodes for launch in readout.launches},
     )
+    log.info("writing %s and their verdicts", plural(len(readout.measurements), "measured value"))
     write_measurements(run, readout.measurements)
     judgement.verdicts.to_parquet(run.derived / "verdicts.parquet", index=False)
     run.write_derived_json("gx.json", judgement.gx)
@@ -56,6 +65,11 @@ def judge_run(run: RunDirectory) -> dict[str, Any]:
         "device": profile.device.value,
         **decision.data(),
         "coverage": _coverage(plan, readout, decision.coverage),
+        "compared": {
+            "approved_runs": len(limits.approved_runs),
+            **judgement.compared,
+            "left_out": left_out(limits.baseline, plan),
+        },
         "reasons": [_with_nodes(reason, readout) for reason in decision.data()["reasons"]],
         "mlflow_run_id": _mlflow_run_id(run),
     }

@@ -26,6 +26,7 @@ class SealedLimits:
     baseline: tuple[BaselineLimit, ...]
     waivers: tuple[Waiver, ...]
     nights: Mapping[str, int]
+    approved_runs: tuple[str, ...]
     problems: tuple[str, ...]
 
 
@@ -58,6 +59,7 @@ def read_limits(data: Any) -> SealedLimits:
         baseline=baseline,
         waivers=part("waivers", waivers_from, no_waivers),
         nights=part("nights", _nights, {}),
+        approved_runs=approved,
         problems=tuple(problems),
     )
 
