@@ -31,6 +31,9 @@ ROW = "     1048576        262144     float     sum      -1    123.4    8.50   1
         ("[pod/nccl-launcher-x7/mpi] ", "[pod/nccl-launcher-x7/mpi]"),
         ("2026-01-01T00:00:00Z stdout F 0: ", "0"),
         ("[pod/a/b] [1,0]<stdout>:", "[pod/a/b] [1,0]"),
+        ("    [1,0]<stdout>:", "[1,0]"),
+        ("> ", ""),
+        ("> > 0: ", "0"),
     ],
 )
 def test_prefixes(prefix, origin):

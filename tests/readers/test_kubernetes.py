@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import textwrap
 
 import pytest
 from hypothesis import given, settings
@@ -393,6 +394,12 @@ def test_refusals_and_silence_are_not_health(text, reason, category, status):
     assert read.facts.get("reason") == reason
     assert read.facts.get("category") == category
     assert read.status is status
+
+
+def test_a_description_that_was_indented_as_a_block_is_the_same():
+    for indent in ("    ", "\t"):
+        block = textwrap.indent(EVICTED, indent)
+        assert outcome(reader, block).facts == outcome(reader, EVICTED).facts
 
 
 def test_yaml_is_the_same_pod():

@@ -35,6 +35,18 @@ def test_bytes_that_are_not_utf8_do_not_stop_reading() -> None:
     assert list(Source.of_bytes(b"a\xff\nb").lines()) == ["a\ufffd", "b"]
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-8-sig"])
+@pytest.mark.parametrize("chunk", [1, 2, 5, 1 << 20])
+def test_files_of_windows_shells_are_the_same_text(monkeypatch: pytest.MonkeyPatch, encoding: str, chunk: int) -> None:
+    monkeypatch.setattr(source_module, "CHUNK_BYTES", chunk)
+    text = "\u2026 one\r\ntwo \U0001f600\r\nthree"
+    mark = "\ufeff" if encoding.endswith(("le", "be")) else ""
+    source = Source.of_bytes((mark + text).encode(encoding))
+    assert list(source.lines()) == text.split("\r\n")
+    assert (source.crlf_ends, source.ends_whole) == (2, False)
+    assert list(Source.of_bytes(b"\xff\xfe").lines()) == []
+
+
 def test_an_endless_line_is_handed_out_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_module, "CHUNK_BYTES", 10)
     monkeypatch.setattr(source_module, "LONGEST_LINE_BYTES", 25)

@@ -91,6 +91,9 @@ def test_the_old_layout_has_its_table_after_the_end() -> None:
     assert output.end.status is Status.COMPLETE
     assert output.value("bogo_ops_per_s_usrsys", stressor="cache") == 468.77
     assert Output(recorded("old_0.05.txt").rsplit("\n", 2)[0] + "\n").end.status is Status.INCOMPLETE
+    bare = recorded("old_0.05.txt").rstrip("\n")
+    assert Output(bare).end.status is Status.COMPLETE
+    assert Output(bare[:-1]).end.status is Status.INCOMPLETE, "a decimal is missing"
 
 
 def test_the_new_layout_summarises_and_skip_is_not_pass() -> None:

@@ -48,7 +48,8 @@ def reader(name: str) -> Reader:
 def detect(path: Path) -> Reader:
     """Choose the reader whose `sniff` is surest of the file's head. Raises OutputError when none is."""
     with path.open("rb") as stream:
-        head = stream.read(HEAD_BYTES).decode("utf-8", "replace")
+        start = stream.read(HEAD_BYTES)
+    head = start.decode("utf-16" if start[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig", "replace")
     scores = {name: module.sniff(head) for name, module in readers().items()}
     best = max(scores, key=lambda name: scores[name])
     if scores[best] < 0.3:

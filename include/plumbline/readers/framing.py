@@ -3,7 +3,7 @@ r"""What launchers and log collectors put before a tool's line: rank tags, pod a
 Recognised, also one after the other: CRI and `kubectl logs --timestamps` times, GitHub Actions and `ts` times,
 `[1,0]<stdout>:` of mpirun and PRRTE (with or without a time), `0: ` of srun -l, `[0] ` of MPICH, `[default0]:` of
 torchrun, `[pod/name/container] ` of kubectl, and one JSON object a line of collectors
-({"log": "…\n", "stream": …}).
+({"log": "…\n", "stream": …}). Quoted mail (`> `) and tags that were indented as a block are read too.
 A bare `node12: ` of pdsh looks like many tools' own words, so it is taken only when asked for (`hosts=True`).
 """
 
@@ -21,17 +21,18 @@ _PREFIX = re.compile(
     | \[?{_TIME}\]?(?=\[\d|\[[\w.@-]+,\d)                                      # PRRTE: a time glued to its tag
     | \[?{_TIME}\]?(?:\ |\t|$)                                                  # kubectl --timestamps, Actions, ts
     | (?:\[?{_CTIME}\]?)(?:\ |(?=\[))                                           # mpirun --timestamp-output, ts
-    | (?P<tag>\[[\w.@-]{{0,80}},\ ?\d{{1,7}}\](?:\[[^\]\n]{{0,120}}\])?)<std(?:out|err|diag)>:\ ?   # mpirun, PRRTE
+    | [ ]{{0,8}}(?P<tag>\[[\w.@-]{{0,80}},\ ?\d{{1,7}}\](?:\[[^\]\n]{{0,120}}\])?)<std(?:out|err|diag)>:\ ? # mpirun
     | [ ]{{0,7}}(?P<rank>\d{{1,7}}):(?:\ |$)                                    # srun -l
     | (?P<mpich>\[\d{{1,7}}\])\ (?!NCCL\ )                                      # MPICH, Intel MPI
     | (?P<elastic>\[(?:default|rank|[a-z]{{1,20}}_?)\d{{1,7}}\]:)\ ?            # torchrun
     | (?P<pod>\[pod/[\w./-]{{1,300}}\])\ ?                                      # kubectl logs --prefix
+    | >(?:\ |$)                                                                # quoted mail
     )""",
     re.VERBOSE,
 )
 _ORIGINS = ("tag", "rank", "mpich", "elastic", "pod")
 _HOST = re.compile(r"(?P<host>[A-Za-z0-9](?:[\w.-]{0,100}[A-Za-z0-9\]])?(?:\[[\d,-]{1,200}\])?): ?(?=.)")
-_STARTS = frozenset("0123456789[ {MTWFSJADNO")
+_STARTS = frozenset("0123456789[ {>MTWFSJADNO")
 _JSON_TEXT = ("log", "message", "line", "textPayload", "msg", "MESSAGE")
 _JSON_MARKS = ("stream", "time", "timestamp", "ts", "@timestamp", "kubernetes", "labels", "__REALTIME_TIMESTAMP")
 _DEEPEST = 4
@@ -53,8 +54,8 @@ def peel(line: str, *, hosts: bool = False) -> tuple[str, str]:
                 break
             line = inner
             continue
-        if line[0] == " " and not line.lstrip(" ")[:1].isdigit():
-            break  # only srun's rank may follow spaces
+        if line[0] == " " and not _may_be_indented(line):
+            break
         match = _PREFIX.match(line)
         if match is None:
             break
@@ -74,10 +75,15 @@ def _begins_bare(line: str) -> bool:
     return first not in _STARTS or (first.isalpha() and line[3:4] != " ")
 
 
+def _may_be_indented(line: str) -> bool:
+    """Say whether a prefix may follow the spaces that the line begins with: srun's rank, or a tag of mpirun."""
+    return line.lstrip(" ")[:1].isdigit() or "]<std" in line
+
+
 def strip_prefix(line: str, *, hosts: bool = False) -> str:
     """Give the line as the tool printed it, without what launchers and collectors put before it."""
-    if line[:1] == " " and not line.lstrip(" ")[:1].isdigit():
-        return line  # only srun's rank may follow spaces
+    if line[:1] == " " and not _may_be_indented(line):
+        return line
     if _begins_bare(line) and not (hosts and ":" in line):
         return line
     return peel(line, hosts=hosts)[1]

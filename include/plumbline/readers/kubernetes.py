@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -121,8 +122,9 @@ def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
     text = source.text()
     found = _find(text)
     if not _anything(found) and "\n" in text:
-        stripped = strip_document(text)
-        found = _find(stripped) if stripped != text else found
+        for other in (strip_document(text), textwrap.dedent(text)):
+            if other != text and not _anything(found):
+                found = _find(other)
     if not _anything(found):
         raise OutputError("no pod and no event of Kubernetes", source=source.name, excerpt=text.strip()[:80])
     ended = text.endswith(("\n", "\r", "}", "]", '"')) or not found.tables

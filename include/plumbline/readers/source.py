@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -66,9 +67,10 @@ class Source:
         self.ends_whole = True
         rest: list[bytes] = []
         held = 0
-        while chunk := self._stream.read(CHUNK_BYTES):
+        read = self._reader()
+        while chunk := read(CHUNK_BYTES):
             if b"\r" in chunk:
-                while chunk.endswith(b"\r") and (more := self._stream.read(1)):
+                while chunk.endswith(b"\r") and (more := read(1)):
                     chunk += more
                 self.crlf_ends += chunk.count(b"\r\n")
                 self.carriage_returns += chunk.count(b"\r")
@@ -87,6 +89,32 @@ class Source:
         if held:
             self.ends_whole = False
             yield b"".join(rest)
+
+    def _reader(self) -> Callable[[int], bytes]:
+        """Give what reads the stream as UTF-8 without a byte order mark: shells of Windows redirect to UTF-16."""
+        start = self._stream.read(3)
+        if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            text = codecs.getincrementaldecoder("utf-16")("replace")
+            ahead = text.decode(start).encode()
+
+            def decoded(size: int) -> bytes:
+                nonlocal ahead
+                while len(ahead) < size and (part := self._stream.read(size)):
+                    ahead += text.decode(part).encode("utf-8", "replace")
+                given, ahead = ahead[:size], ahead[size:]
+                return given
+
+            return decoded
+        ahead_once = b"" if start == codecs.BOM_UTF8 else start
+
+        def plain(size: int) -> bytes:
+            nonlocal ahead_once
+            if not ahead_once:
+                return self._stream.read(size)
+            given, ahead_once = ahead_once, b""
+            return given + self._stream.read(max(0, size - len(given)))
+
+        return plain
 
     ends_whole: bool = True
     """Whether every line given so far had its line end; False from the moment a last line without one is given."""

@@ -113,7 +113,7 @@ def _gather(source: Source) -> tuple[list[Run], str]:
             if table or "stress-ng" in raw or "bogo" in raw or "run completed in" in raw or "hogs:" in raw:
                 line = strip_ansi(raw if raw.isascii() else raw.encode("latin-1").decode("utf-8", "replace"))
                 first_line = first_line or line.strip()
-                if source.ends_whole or line.rstrip() == "..." or _is_end(line):
+                if source.ends_whole or line.rstrip() == "..." or _is_end(line) or _is_whole_row(runs[-1], line):
                     _take(runs, line)
                 table = bool(runs[-1].columns) or runs[-1].yaml
             elif not first_line and raw.strip():
@@ -125,6 +125,11 @@ def _is_end(line: str) -> bool:
     """Say whether a line without its end is the whole last line: its time has a unit."""
     match = _END.search(line)
     return match is not None and re.search(r"(?:\ds|secs?|\))\s*$", match["time"]) is not None
+
+
+def _is_whole_row(run: Run, line: str) -> bool:
+    """Say whether a line without its end is a whole row of the table: its last number has its two decimals."""
+    return len(line.rpartition("] ")[2].split()) == len(run.columns) + 1 and re.search(r"\.\d\d$", line) is not None
 
 
 def _take(runs: list[Run], line: str) -> None:
