@@ -125,6 +125,24 @@ def test_what_the_log_covers(text, since, until, status):
     assert outcome(reader, text, {"since": since, "until": until}).status is status
 
 
+def test_a_gpu_off_the_bus_counts_without_an_xid_line():
+    """The driver prints this as it loads; with the three lines of one message, only the first has a time."""
+    off = (
+        "[   12.308145] NVRM: The NVIDIA GPU 0000:b4:00.0\n"
+        "               NVRM: (PCI ID: 10de:2335) installed in this system has\n"
+        "               NVRM: fallen off the bus and is not responding to commands.\n"
+        "[   12.439662] NVRM: The NVIDIA probe routine failed for 1 device(s).\n"
+    )
+    read = outcome(reader, off, {"covers": True})
+    assert read.value("xid_events", device="0000:b4:00", code=79) == 1
+    assert read.facts["xids"][0]["time"] == "12.308145"
+    assert outcome(reader, off + off).facts["events"] == 1
+    xid = "[   11.000000] NVRM: Xid (PCI:0000:b4:00): 79, pid=1, GPU has fallen off the bus.\n"
+    assert outcome(reader, xid + off).facts["by_code"] == {"79": 1}
+    unsupported = off.replace("fallen off the bus and is not responding to commands", "no supported driver")
+    assert outcome(reader, unsupported).facts["events"] == 0
+
+
 def test_silence_is_no_health_unless_the_log_covers_the_time():
     quiet = "[    1.500000] usb 1-1: new device\n[    2.500000] EXT4-fs: mounted\n"
     read = outcome(reader, quiet)

@@ -2,7 +2,8 @@
 
 `NVRM: Xid (PCI:0000:9b:00): 119, pid=1, name=x, …` since 2014; without `PCI:` before; since R570 codes 144 to 150
 carry a sub-code, severity, link and status words. An SXid of an NVSwitch is followed by Severity and Data lines,
-which belong to it. Source: NVIDIA Xid catalog, Fabric Manager user guide appendix D.
+which belong to it. A GPU that the driver finds off the bus as it loads has no Xid line: it counts as an Xid 79 too, for
+that is what it is, once for each device. Source: NVIDIA Xid catalog, Fabric Manager user guide appendix D.
 """
 
 from __future__ import annotations
@@ -68,6 +69,9 @@ _RAS = re.compile(
     r"(?P<block>\w{1,20}) block"
 )
 _UUID = re.compile(r"NVRM: GPU at (?:PCI:)?([0-9A-Fa-f:.]{7,16}): (GPU-[0-9a-f-]{36})(?![\w-])")
+_PROBED_GPU = re.compile(r"NVRM: The NVIDIA GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f:.]{4,9})\s*$")
+_OFF_THE_BUS = "fallen off the bus and is not responding to commands"
+"""What the driver says of a GPU on the last of three lines; the first one, the last `_PROBED_GPU`, names it."""
 _LOST = re.compile(
     r"\d{1,9} printk messages dropped|Missed \d{1,9} kernel messages|Suppressed \d{1,9} messages from kernel"
 )
@@ -91,6 +95,9 @@ class _Log:
     ras: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     shown_ras: list[dict[str, Any]] = field(default_factory=list)
     uuids: dict[str, str] = field(default_factory=dict)
+    probed: tuple[str, str | None] | None = None
+    off_the_bus: dict[str, str | None] = field(default_factory=dict)
+    """Time by PCI address of GPUs that the driver found off the bus, without an Xid."""
     lost: list[str] = field(default_factory=list)
     told: dict[tuple[str, ...], dict[int, str | list[str]]] = field(default_factory=dict)
     """What events' lines say, by device and code, then by microseconds since boot: mostly one line."""
@@ -141,6 +148,7 @@ def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
     if pending is not None:
         _line(log, pending, ended=source.ends_whole)
     log.last = last
+    _take_off_the_bus(log)
     if not log.kernel_lines and not log.xids and not log.sxids and not log.unreadable:
         raise OutputError("no line of a kernel log in it", source=source.name, excerpt=log.first)
     yield from _readings(log)
@@ -171,13 +179,17 @@ def _line(log: _Log, raw: bytes, *, ended: bool) -> None:
     elif "hardware errors detected in" in text:
         _ras(log, text, time)
     else:
-        _note(log, text)
+        _note(log, text, time)
 
 
-def _note(log: _Log, text: str) -> None:
-    """Take a line that names a GPU or says that messages were lost."""
+def _note(log: _Log, text: str, time: str | None) -> None:
+    """Take a line that names a GPU, says that it is off the bus, or that messages were lost."""
     if match := _UUID.search(text):
         log.uuids.setdefault(match[1], match[2])
+    elif match := _PROBED_GPU.search(text):
+        log.probed = (match[1].partition(".")[0], time)
+    elif _OFF_THE_BUS in text and log.probed and len(log.off_the_bus) < _SHOWN:
+        log.off_the_bus.setdefault(*log.probed)
     elif (match := _LOST.search(text)) and len(log.lost) < _SHOWN:
         log.lost.append(match[0])
 
@@ -214,6 +226,15 @@ def _xid(log: _Log, match: re.Match[str], time: str | None, *, ended: bool) -> N
     log.xids[device, code] += _kernel_log.repeats(before)
     if len(log.shown) < _SHOWN:
         log.shown.append(_plain(device, code, rest.removesuffix("]") if "repeated" in before else rest, time))
+
+
+def _take_off_the_bus(log: _Log) -> None:
+    """Count GPUs off the bus as Xid 79, but those of which an Xid line says so."""
+    told = {device.partition(".")[0] for device, code in log.xids if code == "79"}
+    for device, time in log.off_the_bus.items():
+        if device not in told:
+            log.xids[device, "79"] += 1
+            log.shown.append(_plain(device, "79", f"{_OFF_THE_BUS} (no Xid line)", time))
 
 
 def _plain(device: str, code: str, rest: str, time: str | None) -> dict[str, Any]:
