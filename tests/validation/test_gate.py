@@ -158,8 +158,11 @@ def test_a_gap_is_tolerated_until_it_is_stale(code: Code):
     assert old.reasons[0].code is Code.TOO_OLD and "8 nights" in old.reasons[0].message
 
 
-def test_a_gap_of_unknown_age_is_not_tolerated():
-    assert not decide(gap(), NIGHTLY, nights={"n2": 1}).open
+def test_a_gap_of_unknown_age_is_not_tolerated_and_says_why_it_closes():
+    unknown = decide(gap(), NIGHTLY, nights={"n2": 1})
+    assert not unknown.open and "nothing says when it was last measured" in unknown.blocking[0].message
+    known = decide(gap(), NIGHTLY, nights={"n1": 1})
+    assert known.open and "last measured" not in known.reasons[0].message
 
 
 def test_acceptance_tolerates_no_gap():

@@ -263,7 +263,8 @@ def _aged(
         return item, False
     ages = _ages(item, nights, launch_nodes)
     if not ages or None in ages.values():
-        return item, False
+        why = "not allowed as a gap: nothing says when it was last measured"
+        return replace(item, message=f"{item.message}; {why}"), False
     oldest, age = max(((place, age) for place, age in ages.items() if age is not None), key=lambda pair: pair[1])
     if age <= gate.max_age_nights:
         return item, True
