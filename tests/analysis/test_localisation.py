@@ -1,3 +1,6 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
 from plumbline.analysis.localisation import (
     BETWEEN_LEAVES,
     LEAF,
@@ -108,3 +111,18 @@ def test_a_part_of_the_same_nodes_as_another_is_named_once():
 def test_no_bad_group_no_suspect():
     assert localise(night("", "ab cd")) == Localisation(suspects=(), shared=False)
     assert localise([]) == Localisation(suspects=(), shared=False)
+
+
+@given(st.data())
+def test_a_node_that_makes_every_group_of_it_bad_is_always_among_the_suspects(data: st.DataObject):
+    """Partitions of 16 nodes in four leaves, one after the other, as the rungs of a ladder cut them."""
+    planted = data.draw(st.sampled_from("abcdefghijklmnop"))
+    groups = []
+    for size in data.draw(st.lists(st.sampled_from([2, 4, 8]), min_size=1, max_size=4)):
+        order = data.draw(st.permutations("abcdefghijklmnop"))
+        cut = [frozenset(order[start : start + size]) for start in range(0, 16, size)]
+        groups += [Group(nodes=nodes, bad=planted in nodes) for nodes in cut]
+    found = localise(groups, FOUR)
+    nodes = {item.name: item for item in found.suspects if item.kind == NODE}
+    assert planted in nodes and all(not item.good for item in found.suspects)
+    assert len(nodes[planted].bad) == sum(group.bad for group in groups)
