@@ -176,7 +176,7 @@ def test_wrapping_changes_no_value(change, text):
         "[]",
         '{"DCGM GPU Diagnostic": [{"category": "Deployment"}]}',
         '{"body": {"Overall Health": {"value": "Healthy"}}, "header": ["Health Monitor Report"]}',
-        "| Diagnostic                | Result   |\n|-----  Deployment  --------+----|\n| Denylist | Pass |\n",
+        "| Diagnostic                | Finding  |\n|-----  Deployment  --------+----|\n| Denylist | Pass |\n",
         "{" * 50_000 + '"DCGM Diagnostic"',
         '{"a":' * 50_000 + '"DCGM Diagnostic"',
         NEW[: len(NEW) // 2],

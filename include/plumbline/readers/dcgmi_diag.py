@@ -1,4 +1,6 @@
-"""`dcgmi diag -j` of DCGM 2 to 4, and `dcgmi mndiag -j`: a status for each test and entity, and what it says.
+"""`dcgmi diag` of DCGM 2 to 4, as JSON (-j) or as a table, and `dcgmi mndiag -j`.
+
+A status for each test and entity, and what it says.
 
 DCGM 2 and 3 name GPUs by gpu_id or gpu_ids below "DCGM GPU Diagnostic"; DCGM 4 names entities below "DCGM
 Diagnostic" and leaves out those on which a test did not run. Skip is not Pass.
@@ -14,6 +16,7 @@ from typing import Any
 from plumbline.errors import OutputError
 from plumbline.model import Params, Scalar
 from plumbline.readers._dcgm_results import ROOTS, Diagnosis, Result, diagnoses_in
+from plumbline.readers._dcgm_table import HEADER, tables_in
 from plumbline.readers._expectations import expected_count, expected_words
 from plumbline.readers._json_documents import Documents
 from plumbline.readers._numbering import Numbering
@@ -22,7 +25,7 @@ from plumbline.readers.reading import Completeness, Fact, Item, Reading, Status
 from plumbline.readers.source import Source
 
 NAME = "dcgmi_diag"
-TOOL = "dcgmi diag -j (DCGM 2, 3, 4), dcgmi mndiag -j"
+TOOL = "dcgmi diag (DCGM 2, 3, 4; JSON, or the table), dcgmi mndiag -j"
 INDICATORS: Mapping[str, tuple[str, str]] = {
     "pcie_bandwidth": ("GB/s", "bandwidth between GPU and host (param direction: d2h, h2d, bidirectional)"),
     "pcie_latency": ("us", "latency between GPU and host (param direction)"),
@@ -33,7 +36,7 @@ INDICATORS: Mapping[str, tuple[str, str]] = {
     "power_max": ("W", "highest power in the test 'targeted power'"),
 }
 FACTS: Mapping[str, str] = {
-    "root": "key of the document, which tells DCGM 3 ('DCGM GPU Diagnostic') from 4 ('DCGM Diagnostic')",
+    "root": "key of the document, which tells DCGM 3 ('DCGM GPU Diagnostic') from 4 ('DCGM Diagnostic'); or 'table'",
     "version": "DCGM version",
     "driver": "driver version",
     "overall": "fail, warn, skip (no test passed), not_run or pass",
@@ -71,7 +74,6 @@ _NUMBERS = (
     ("power_max", "max power", re.compile(rf"{_GPU}\bmax power: {_NUMBER} ?W\b")),
 )
 """(indicator, words that stand in the sentence, the sentence)"""
-_NOT_JSON = re.compile(r"^\|? ?-{5}  Deployment|^\| Diagnostic +\| Result", re.MULTILINE)
 _REFUSED = re.compile(
     r"^.{0,60}?(Err(?:or)?: "
     r"(?=.{0,160}(?:[Dd]iagnostic|[Hh]ost ?engine|DCGM|specified host|unsupported GPU|requested tests))"
@@ -87,13 +89,14 @@ def sniff(head: str) -> float:
     """Look for the document's key."""
     if any(f'"{root}"' in head for root in ROOTS):
         return 1.0 if "test_categories" in head or "runtime_error" in head or "iterations" in head else 0.8
-    return 0.0
+    return 0.95 if HEADER.search(head) else 0.0
 
 
 def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
     """Give the numbers of the tests' info texts. Params: test, gpu, direction, and run with several iterations."""
     text = source.text()
-    refused = None if '"test_categories"' in text or '"runtime_error"' in text else _REFUSED.search(text)
+    answered = '"test_categories"' in text or '"runtime_error"' in text or HEADER.search(text)
+    refused = None if answered else _REFUSED.search(text)
     if refused:
         yield Fact("runtime_error", refused[1].strip())
         yield Completeness(NAME, Status.NOT_STARTED, {}, {"tests": 0}, refused[1].strip())
@@ -105,14 +108,19 @@ def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
             yield from numbering.add([item for result in diagnosis.results for item in _readings(result, place)])
             book.enter(diagnosis)
         book.enter_document(document)
+    cut = "a JSON document stops before its end" if documents.cut else ""
+    if book.worst is None and HEADER.search(text):
+        for diagnosis, whole in tables_in(text):
+            place = numbering.number({})
+            yield from numbering.add([item for result in diagnosis.everything for item in _readings(result, place)])
+            book.enter(diagnosis)
+            cut = cut if whole else "the table stops before its last line"
     yield from numbering.rest()
     if book.worst is None:
-        why = "the JSON stops before its end" if documents.cut else "no diagnostic in JSON"
-        if _NOT_JSON.search(text):
-            why = "a table, not JSON: run dcgmi diag with -j"
+        why = "the JSON stops before its end" if documents.cut else "no diagnostic in it, as JSON or as a table"
         raise OutputError(why, source=source.name, excerpt=text.strip()[:80])
     yield from _facts(book, book.worst)
-    yield _completeness(book, cut=documents.cut)
+    yield _completeness(book, cut)
 
 
 class _Kinds:
@@ -292,7 +300,8 @@ def _plain(result: Result) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _completeness(book: _Book, *, cut: bool) -> Completeness:
+def _completeness(book: _Book, cut: str) -> Completeness:
+    """Say whether all is there; `cut` says what is not."""
     found: dict[str, Any] = {"tests": book.tests, "results": book.results}
     if book.runs > 1:
         found["iterations"] = book.runs
@@ -300,7 +309,7 @@ def _completeness(book: _Book, *, cut: bool) -> Completeness:
     if book.failure is not None:
         status, reason = Status.FAILED, book.failure
     elif cut:
-        status, reason = Status.INCOMPLETE, "a JSON document stops before its end"
+        status, reason = Status.INCOMPLETE, cut
     elif book.problem is not None:
         status, reason = Status.INCOMPLETE, book.problem
     elif "tests" not in book.expected and book.skipped:
