@@ -35,6 +35,7 @@ def slow(**fields: Any) -> Any:
 def test_no_line_is_wider_than_the_terminal_and_every_word_is_there(tmp_path: Path, width: int):
     long = "the reason " * 12 + "ends here"
     extra = [slow(), verdict(Code.BENCHMARK_FAILED, "nccl_tests at 8 nodes", long, launch_id="nccl_tests-n8-g0-r1")]
+    extra += [verdict(Code.NO_BASELINE, "fio", "has no history", benchmark="fio", indicator="write_iops")]
     lines = told(build_run(tmp_path, CLUSTER, extra=extra, missing_launches=["hpl_mxp-n1-g0-r1"]), width)
     assert max(map(len, lines)) <= width
     text = " ".join(" ".join(lines).split())

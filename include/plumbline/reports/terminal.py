@@ -123,7 +123,7 @@ def _reasons(verdict: Mapping[str, Any], width: int, most: int, approvable: bool
     closing, others = [row for row in rows if closes(row)], [row for row in rows if not closes(row)]
     bare_closes = any(closes(row) for row in bare)
     advice = f"when they look right: plumbline approve {verdict['run_id']} --by NAME" if approvable else ""
-    without = list(_without_baseline(bare, advice))
+    without = list(_without_baseline(bare, advice, width))
     shown_closing = closing[: most - min(len(others), MOST_OTHERS)]
     shown_others = others[: most - len(shown_closing)]
     gaps = any(row["verdict"] in (VerdictKind.NOT_RUN, VerdictKind.STALE) for row in others)
@@ -146,13 +146,22 @@ def _reasons(verdict: Mapping[str, Any], width: int, most: int, approvable: bool
         )
 
 
-def _without_baseline(bare: Sequence[Reason], advice: str) -> Iterator[str]:
+def _without_baseline(bare: Sequence[Reason], advice: str, width: int) -> Iterator[str]:
     if bare:
         have = plural(indicators_without_baseline(bare), "indicator has", "indicators have")
-        kind = bare[0]["verdict"]
-        yield f"  {kind:8} {Code.NO_BASELINE:20} {have} no reference here and no approved history yet;"
+        text = f"{have} no reference here and no approved history yet;"
+        yield from _wrapped(_head(bare[0]), text, width, _hang(width))
         if advice:
-            yield f"{'':{_HEAD}}{advice}"
+            yield from _wrapped(" " * _hang(width), advice, width)
+
+
+def _head(row: Reason) -> str:
+    return f"  {row['verdict']:8} {row['code']:20} "
+
+
+def _hang(width: int) -> int:
+    """Give the columns that the lines after a reason's first are indented by."""
+    return _HEAD if width >= NO_TERMINAL - _HEAD else _HEAD // 3
 
 
 class _Told:
@@ -164,9 +173,8 @@ class _Told:
 
     def lines(self, rows: Sequence[Reason]) -> Iterator[str]:
         """Write each reason in a few lines: verdict and code, then place, message and what was expected."""
-        hang = _HEAD if self._width >= NO_TERMINAL - _HEAD else _HEAD // 3
         for row in rows:
-            lines = _wrapped(f"  {row['verdict']:8} {row['code']:20} ", self._text(row), self._width, hang)
+            lines = _wrapped(_head(row), self._text(row), self._width, _hang(self._width))
             if len(lines) > MOST_LINES:
                 self.left_out.add("the ends of long texts")
                 lines = [*lines[: MOST_LINES - 1], f"{lines[MOST_LINES - 1][: self._width - 2]} …"]
