@@ -21,6 +21,7 @@ AIRFLOW_HOME = Path(tempfile.mkdtemp(prefix="plumbline-tests-"))
 for name in [name for name in os.environ if name.startswith(("AIRFLOW", "PLUMBLINE_", "MLFLOW_"))]:
     if name not in ("PLUMBLINE_CASES", "PLUMBLINE_SCREENSHOTS"):
         del os.environ[name]
+os.environ.pop("COLUMNS", None)  # what is printed is as wide as without a terminal, whoever starts the tests
 os.environ["AIRFLOW_HOME"] = str(AIRFLOW_HOME)
 os.environ.update(local_airflow.environment(local_airflow.ONE_SHOT))
 os.environ.update(local_airflow.private(AIRFLOW_HOME))

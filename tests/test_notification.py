@@ -83,6 +83,14 @@ def test_the_message_tells_the_verdict_of_verdict_json(tmp_path: Path, changes: 
     assert message.subject.startswith(said) and message.text.startswith(said) and said in message.html
 
 
+def test_the_node_that_all_bad_groups_share_is_told(tmp_path: Path):
+    cluster = Scenario(cluster="h100", nodes=8, device=Device.GPU)
+    message = compose(build_run(tmp_path / "bad", replace(cluster, slow_nodes={"n0002": 0.5})))
+    assert "What the bad groups have in common:\n  - Suspect: n0002 (leaf01): in all " in message.text
+    assert "Suspect: n0002" in message.html
+    assert "in common" not in compose(build_run(tmp_path / "good", cluster)).text
+
+
 def test_it_is_verdict_jsons_word_that_is_told_not_a_new_judgement(tmp_path: Path):
     run = build_run(tmp_path, LOCAL)
     rewrite_json(run, "verdict.json", verdict="FAIL", gate="closed")

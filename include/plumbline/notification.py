@@ -20,7 +20,7 @@ from urllib.parse import quote
 from plumbline import stages
 from plumbline.errors import ConfigError, NotificationError, OutputError, near_match
 from plumbline.model import VerdictKind
-from plumbline.reports.findings import Finding, find
+from plumbline.reports.findings import Finding, find, told_suspicions
 from plumbline.reports.news import Since, since_previous
 from plumbline.reports.wording import clean, plural, shortened
 from plumbline.tracking.cost import cost
@@ -157,6 +157,8 @@ def _parts(run: JudgedRun, found: Sequence[Finding], since: Since) -> Iterator[P
     others = [item for item in found if not item.blocks]
     if closing:
         yield "What closes the gate", _listed(closing)
+    if common := told_suspicions(found):
+        yield "What the bad groups have in common", [f"{item.label}: {shortened(item.text, 300)}" for item in common]
     if others:
         yield "Notes", _listed(others)
     if since.previous is not None and since.items:
