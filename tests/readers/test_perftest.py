@@ -366,6 +366,19 @@ def test_other_formats_are_refused(junk):
         parse(junk.encode("utf-8", "surrogateescape"))
 
 
+def test_tables_of_the_intel_mpi_benchmarks_are_refused():
+    imb = (
+        "#---------------------------------------------------\n# Benchmarking Allreduce\n# #processes = 4\n"
+        "#---------------------------------------------------\n"
+        "       #bytes #repetitions  t_min[usec]  t_max[usec]  t_avg[usec]\n"
+        "            0         1000         0.04         0.05         0.04\n"
+        "            4         1000         1.31         2.12         1.70\n"
+    )
+    assert reader("perftest").sniff(imb) == 0.0
+    with pytest.raises(OutputError):
+        parse(imb.encode())
+
+
 def test_expectations_are_checked():
     for key, value in {"test": "read_bw", "rows": 2, "max_bytes": "8M", "device": "mlx5_9", "link_type": "Ethernet",
                        "qps": 4, "bidirectional": "yes"}.items():  # fmt: skip

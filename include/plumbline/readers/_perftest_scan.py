@@ -145,7 +145,7 @@ class Scan:
         if (match := BANNER.fullmatch(text)) is not None:
             kind = "bw" if match[3] == "BW" else "lat"
             self._begin(Table(test=f"{match[1].lower().replace(' ', '_')}_{kind}", bidirectional="Bidirec" in match[2]))
-        elif "#bytes" in text:
+        elif "#bytes" in text and "#repetitions" not in text:  # that is a table of the Intel MPI Benchmarks
             self._header(text)
         elif text.lstrip().startswith("------"):
             if self._filling is not None and self._filling.row_count:

@@ -88,8 +88,8 @@ _SWEEP_END = 1 << 23
 
 def sniff(head: str) -> float:
     """Say how sure the text looks like perftest: its header line, its banner, or its report."""
-    if "#bytes" in head and ("BW average[" in head or "t_typical[" in head or "t_avg[" in head):
-        return 0.95
+    if "#iterations" in head and ("BW average[" in head or "t_typical[" in head or "t_avg[" in head):
+        return 0.95  # the Intel MPI Benchmarks have "#bytes" and "t_avg[usec]" too, but "#repetitions"
     if "test_info" in head and "n_iterations" in head:
         return 0.95
     return 0.6 if any(BANNER.fullmatch(strip_prefix(line)) for line in head.splitlines()) else 0.0
