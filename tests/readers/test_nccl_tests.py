@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -172,6 +173,17 @@ def test_prefixes_of_launchers_and_collectors(prefix):
     assert status.status is Status.COMPLETE, status.reason
     assert readings == expected
     assert facts == plain
+
+
+def test_tags_within_a_row():
+    whole = text.output("2026", ranks=16)
+    lines = ["[0] " + line for line in whole.splitlines(keepends=True)]
+    rows = [at for at, line in enumerate(lines) if " float " in line]
+    assert rows
+    for at in rows:  # the root is followed by the columns out of place, these by the ones in place
+        lines[at] = re.sub(r"( -1| 0)(?=  )", r"\1[0] ", lines[at])
+    assert lines[rows[0]].count("[0] ") > 1
+    assert parse("".join(lines)) == parse(whole)
 
 
 def test_json_lines_of_a_collector():

@@ -134,6 +134,8 @@ class Scan:
                 origin, text = f"{origin} {host}" if origin else host, inner
         run = self._open.get(origin)
         if run is not None and run.begun and not run.ended and "#" not in text:
+            if origin[:1] == "[" and origin in text:  # MPICH and Intel MPI tag anew what the tool writes after a pause
+                text = text.replace(f"{origin} ", "")
             due = self._table_line(run, text, whole)
             if due is not None:
                 return due
