@@ -379,6 +379,24 @@ def test_tables_of_the_intel_mpi_benchmarks_are_refused():
         parse(imb.encode())
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Couldn't connect to 192.0.2.7:18515\nUnable to open file descriptor for socket connection\n",
+        "IB device mlx5_7 not found\n Unable to find the Infiniband/RoCE device\n",
+        " Port number 2 state is Down\n Couldn't set the link layer\n Couldn't get context for the device\n",
+        "Did not detect devices \nIf device exists, check if driver is up\n",
+    ],
+)
+def test_no_device_or_server(said):
+    readings, facts, status = parse(said)
+    assert not readings
+    assert status.status is Status.FAILED
+    assert said.splitlines()[0].strip() in status.reason
+    assert facts["errors"][0] == said.splitlines()[0].strip()
+    assert reader("perftest").sniff(said) == 0.3
+
+
 def test_expectations_are_checked():
     for key, value in {"test": "read_bw", "rows": 2, "max_bytes": "8M", "device": "mlx5_9", "link_type": "Ethernet",
                        "qps": 4, "bidirectional": "yes"}.items():  # fmt: skip

@@ -51,6 +51,12 @@ _ERRORS = (
     "No IB devices found",
     "Server: Connection",
 )
+NO_START = re.compile(
+    r"\s*(?:Couldn't connect to \S{1,200}:[0-9]{1,5}|IB device \S{1,100} not found"
+    r"|Unable to find the Infiniband/RoCE device|Did not detect devices|Couldn't get context for the device"
+    r"|Unable to open file descriptor for socket connection|Port number [0-9]{1,3} state is \w{1,20})\b"
+)
+"""What is all that a test prints that finds no device or no server."""
 _HELD_ROWS = 5000
 _ROWS_AT_ONCE = 64
 _MOST_REMARKS = 10
@@ -100,6 +106,9 @@ class Scan:
             or "fault" in line
             or "onflicting" in line
             or "WARN" in line
+            or "ot found" in line
+            or "ot detect" in line
+            or "state is" in line
         ):
             self._line(strip_prefix(line))
         return ()
@@ -199,7 +208,9 @@ class Scan:
             self._table.torn = self._table.torn or "the report is cut short"
 
     def _remark(self, text: str) -> None:
-        if any(word in text for word in _ERRORS):
+        no_start = not self.tables and NO_START.match(text) is not None
+        self.touched = self.touched or no_start
+        if no_start or any(word in text for word in _ERRORS):
             if len(self.errors) < _MOST_REMARKS or any(word in text for word in FATAL):
                 self.errors = self.errors[: _MOST_REMARKS - 1]
                 self.errors.append(text.strip()[:300])

@@ -14,7 +14,7 @@ from typing import Any
 from plumbline.errors import OutputError
 from plumbline.model import Scalar
 from plumbline.readers._expectations import expected_count, expected_flag
-from plumbline.readers._perftest_scan import BANNER, FATAL, Scan
+from plumbline.readers._perftest_scan import BANNER, FATAL, NO_START, Scan
 from plumbline.readers._perftest_table import UNITS, Table
 from plumbline.readers.framing import strip_prefix
 from plumbline.readers.reading import Completeness, Fact, Item, Status
@@ -87,12 +87,15 @@ _SWEEP_END = 1 << 23
 
 
 def sniff(head: str) -> float:
-    """Say how sure the text looks like perftest: its header line, its banner, or its report."""
+    """Say how sure the text looks like perftest: its header line, banner or report, or why it didn't start."""
     if "#iterations" in head and ("BW average[" in head or "t_typical[" in head or "t_avg[" in head):
         return 0.95  # the Intel MPI Benchmarks have "#bytes" and "t_avg[usec]" too, but "#repetitions"
     if "test_info" in head and "n_iterations" in head:
         return 0.95
-    return 0.6 if any(BANNER.fullmatch(strip_prefix(line)) for line in head.splitlines()) else 0.0
+    lines = [strip_prefix(line) for line in head.splitlines()]
+    if any(BANNER.fullmatch(line) for line in lines):
+        return 0.6
+    return 0.3 if any(NO_START.match(line) or "* Waiting for client to connect" in line for line in lines) else 0.0
 
 
 def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
@@ -186,6 +189,8 @@ def _completeness(
     scan: Scan, told: list[Table], wanted: Mapping[str, int], expect: Mapping[str, Scalar]
 ) -> Completeness:
     missing = [text for table in scan.tables for text in _table_problems(table)]
+    if not scan.tables:
+        missing.append("the test printed no table")
     # A complaint beside whole tables (a library that is not there) is a fact, not the end of the test.
     errors = [text for text in scan.errors if missing or any(word in text for word in FATAL)]
     missing += _unmet(scan, told, wanted, expect)
