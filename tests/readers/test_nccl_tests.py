@@ -186,6 +186,15 @@ def test_tags_within_a_row():
     assert parse("".join(lines)) == parse(whole)
 
 
+def test_failure_before_the_banner():
+    said = "gpu7: Test CUDA failure common.cu:75 'invalid device ordinal'\n .. gpu7 pid 4: Test failure common.cu:73\n"
+    readings, _, status = parse(said)
+    assert not readings
+    assert status.status is Status.FAILED
+    assert "invalid device ordinal" in status.reason
+    assert reader("nccl_tests").sniff(said) == 0.5
+
+
 def test_json_lines_of_a_collector():
     whole = text.output("2026")
     lines = [

@@ -92,7 +92,7 @@ def sniff(head: str) -> float:
         return 0.95
     if _SNIFF.search(head):
         return 0.8
-    return 0.5 if program_named(head) else 0.0
+    return 0.5 if program_named(head) or re.search(r"Test (?:NCCL|CUDA|HIP) failure ", head) else 0.0
 
 
 def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
@@ -105,7 +105,7 @@ def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
             yield from due
         first = first or next((line[:200] for line in lines if line), "")
     yield from scan.finish()
-    if not scan.runs and not scan.chatter.programs:
+    if not scan.runs and not scan.chatter.programs and all(kind != "failed" for kind, _ in scan.faults):
         raise OutputError("no banner, table or report of nccl-tests", source=source.name, excerpt=first)
     for name, value in _facts(scan).items():
         yield Fact(name, value)
