@@ -241,3 +241,24 @@ def test_any_mixture_of_lines_is_read_or_refused(lines: list[str]) -> None:
     except OutputError:
         return
     assert all(reading.value >= 0 for reading in output.readings)
+
+
+def test_a_stressor_that_the_system_cannot_run_was_not_run() -> None:
+    lines = [
+        "stress-ng: info:  [10] dispatching hogs: 2 rdrand, 2 cpu",
+        "stress-ng: info:  [11] stress-ng-rdrand: this stressor is not implemented on this system: aarch64 Linux 4.9",
+        "stress-ng: info:  [12] stress-ng-rdrand: this stressor is not implemented on this system: aarch64 Linux 4.9",
+        "stress-ng: info:  [10] successful run completed in 5.02s",
+        "stress-ng: info:  [10] stressor      bogo ops real time  usr time  sys time   bogo ops/s   bogo ops/s",
+        "stress-ng: info:  [10]                          (secs)    (secs)    (secs)   (real time) (usr+sys time)",
+        "stress-ng: info:  [10] rdrand               0      0.00      0.00      0.00         0.00         0.00",
+        "stress-ng: info:  [10] cpu               4000      5.00      9.98      0.01       800.00       400.40",
+    ]
+    output = Output("\n".join(lines) + "\n")
+    assert output.facts["skipped"] == {"rdrand": 2}
+    assert output.end.status is Status.INCOMPLETE
+    assert output.end.reason == "not implemented on this system: rdrand"
+    assert (
+        Output("\n".join([lines[0].replace("2 rdrand, ", ""), *lines[3:6], lines[7]]) + "\n").end.status
+        is Status.COMPLETE
+    )

@@ -25,6 +25,8 @@ class Run:
     dispatched: dict[str, int] = field(default_factory=dict)
     summary: dict[str, dict[str, int]] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
+    not_here: dict[str, int] = field(default_factory=dict)
+    """Stressor → how many of its instances said that this system does not have what they need."""
     miscellaneous: list[dict[str, Any]] = field(default_factory=list)
     in_miscellaneous: bool = False
     failures: list[str] = field(default_factory=list)

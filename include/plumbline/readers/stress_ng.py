@@ -69,6 +69,8 @@ _ROW = re.compile(rf"{_NAME.pattern}(?:\s+{NUMBER.pattern})+")
 _END = re.compile(r"(?P<how>successful|unsuccessful) run completed in (?P<time>\S.*)")
 _SUMMARY = re.compile(r"(?P<what>skipped|passed|failed|metrics untrustworthy): (?P<count>\d{1,9})(?:: (?P<list>.*))?")
 _SUMMARY_ITEM = re.compile(r"([a-z][\w-]{0,60}) \((\d{1,9})\)")
+_NOT_HERE = re.compile(r"(?:stress-ng-)?([a-z][\w-]{0,60}): this stressor is not (?:implemented|supported) on this ")
+"""Older versions have no summary of what was skipped."""
 _DISPATCH = re.compile(r"dispatching hogs: (.*)")
 _DISPATCH_ITEM = re.compile(r"(\d{1,9}) ([a-z][\w-]{0,60})")
 _MISCELLANEOUS = re.compile(
@@ -176,6 +178,8 @@ def _take_text(runs: list[Run], level: str, text: str) -> None:
         run.counts[found["what"]] = int(found["count"])
         run.summary[found["what"]] = {name: int(n) for name, n in _SUMMARY_ITEM.findall(found["list"] or "")}
         run.columns, run.in_miscellaneous = [], False
+    elif "this stressor is not" in text and (found := _NOT_HERE.match(text)):
+        run.not_here[found[1]] = run.not_here.get(found[1], 0) + 1
     elif level in ("fail", "error", "err"):
         if len(run.failures) < _MOST_LINES:
             run.failures.append(text[:300])
@@ -274,7 +278,7 @@ def _facts(runs: list[Run]) -> Iterator[Fact]:
         ("dispatched", [run.dispatched for run in runs]),
         ("passed", [run.summary.get("passed", {}) for run in runs]),
         ("failed", [run.summary.get("failed", {}) for run in runs]),
-        ("skipped", [run.summary.get("skipped", {}) for run in runs]),
+        ("skipped", [run.summary.get("skipped", run.not_here) for run in runs]),
         ("untrustworthy", [run.summary.get("metrics untrustworthy", {}) for run in runs]),
     ):
         if merged := {name: count for value in values for name, count in value.items()}:
@@ -316,17 +320,23 @@ def _text_causes(run: Run) -> Iterator[tuple[Status, str]]:
     if run.counts.get("skipped"):
         names = ", ".join(run.summary.get("skipped", {}))
         yield Status.INCOMPLETE, f"skipped: {run.counts['skipped']} instances ({names})"
+    elif run.not_here and "skipped" not in run.counts:
+        yield Status.INCOMPLETE, f"not implemented on this system: {', '.join(run.not_here)}"
     if run.end is None:
         yield Status.INCOMPLETE, "it stops before the line that says how the run ended"
     if run.damaged:
         yield Status.INCOMPLETE, f"{run.damaged} rows of the table are cut or damaged"
-    rows = {name.replace("_", "-") for name, _ in run.rows}
-    gone = [name for name in run.dispatched if name.replace("_", "-") not in rows]
-    gone = [name for name in gone if name not in run.summary.get("skipped", {})]
+    gone = _without_row(run)
     if run.header and gone:
         yield Status.INCOMPLETE, f"no row for {', '.join(gone)}"
     elif not run.header and not (run.dispatched and "metrics untrustworthy" in run.counts):
         yield Status.UNKNOWN, "no table of metrics: it was not asked for, or it is cut off"
+
+
+def _without_row(run: Run) -> list[str]:
+    rows = {name.replace("_", "-") for name, _ in run.rows}
+    skipped = run.summary.get("skipped", run.not_here)
+    return [name for name in run.dispatched if name.replace("_", "-") not in rows and name not in skipped]
 
 
 def _yaml_causes(run: Run) -> Iterator[tuple[Status, str]]:
