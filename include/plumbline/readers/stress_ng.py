@@ -317,11 +317,7 @@ def _text_causes(run: Run) -> Iterator[tuple[Status, str]]:
             yield Status.FAILED, f"{what}: {run.counts[what]} instances ({names})"
     for text in run.failures[:3]:
         yield Status.FAILED, text
-    if run.counts.get("skipped"):
-        names = ", ".join(run.summary.get("skipped", {}))
-        yield Status.INCOMPLETE, f"skipped: {run.counts['skipped']} instances ({names})"
-    elif run.not_here and "skipped" not in run.counts:
-        yield Status.INCOMPLETE, f"not implemented on this system: {', '.join(run.not_here)}"
+    yield from _skip_causes(run)
     if run.end is None:
         yield Status.INCOMPLETE, "it stops before the line that says how the run ended"
     if run.damaged:
@@ -331,6 +327,14 @@ def _text_causes(run: Run) -> Iterator[tuple[Status, str]]:
         yield Status.INCOMPLETE, f"no row for {', '.join(gone)}"
     elif not run.header and not (run.dispatched and "metrics untrustworthy" in run.counts):
         yield Status.UNKNOWN, "no table of metrics: it was not asked for, or it is cut off"
+
+
+def _skip_causes(run: Run) -> Iterator[tuple[Status, str]]:
+    if run.counts.get("skipped"):
+        names = ", ".join(run.summary.get("skipped", {}))
+        yield Status.INCOMPLETE, f"skipped: {run.counts['skipped']} instances ({names})"
+    elif run.not_here and "skipped" not in run.counts:
+        yield Status.INCOMPLETE, f"not implemented on this system: {', '.join(run.not_here)}"
 
 
 def _without_row(run: Run) -> list[str]:
