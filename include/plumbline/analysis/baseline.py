@@ -80,6 +80,7 @@ def limits_from_history(
     directions = _dictionary() if better is None else better
     rows = history.loc[np.isfinite(history["value"].to_numpy(dtype=float)), [*KEY, "run_id", "value", "unit"]]
     limits = []
+    key: Any  # typed Hashable by some versions of its stubs
     for key, group in rows.groupby(list(KEY), sort=True):
         direction = directions.get((str(key[0]), str(key[2])), Better.NEITHER)
         if direction is Better.NEITHER:
