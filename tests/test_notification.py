@@ -49,7 +49,7 @@ def mail() -> Iterator[tuple[Mailbox, int]]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     box = Mailbox()
-    controller = Controller(box, hostname="127.0.0.1", port=port)
+    controller = Controller(box, hostname="127.0.0.1", port=port, ready_timeout=60)
     controller.start()
     try:
         yield box, port
@@ -58,7 +58,7 @@ def mail() -> Iterator[tuple[Mailbox, int]]:
 
 
 def settings(port: int, *recipients: str) -> SmtpSettings:
-    return SmtpSettings(host="127.0.0.1", port=port, sender="plumbline@test", recipients=recipients, timeout_s=5)
+    return SmtpSettings(host="127.0.0.1", port=port, sender="plumbline@test", recipients=recipients, timeout_s=60)
 
 
 # -- what is said ----------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.bench, pytest.mark.skipif(not PYTHON.exists(), reason=
 def start(*arguments: str, code: str | None = None) -> subprocess.CompletedProcess[str]:
     argv = [str(PYTHON), *(("-c", code) if code else ("-m", "plumbline_bench.collectives")), *arguments]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "docker" / "bench")}
-    return subprocess.run(argv, capture_output=True, text=True, env=environment, timeout=120, check=False)
+    return subprocess.run(argv, capture_output=True, text=True, env=environment, timeout=300, check=False)
 
 
 SMALL = ("--min-bytes", "8K", "--max-bytes", "32K", "--warmup", "1", "--iterations", "2")

@@ -50,7 +50,7 @@ def sweep(machine: Path, hosts: str = "n1", operations: str = "all_reduce", **en
         "PATH": f"{machine}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "docker" / "bench"), "NCCL_DEBUG": "INFO",
         "OUTPUT": str(machine / "output"), "LOG": str(machine / "log"), "SECRET_TOKEN": "x", **environment,
     }  # fmt: skip
-    done = subprocess.run(argv, cwd=machine / "work", env=env, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(argv, cwd=machine / "work", env=env, capture_output=True, text=True, timeout=300, check=False)
     calls = (machine / "log").read_text().splitlines() if (machine / "log").exists() else []
     return done, calls
 

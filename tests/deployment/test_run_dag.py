@@ -69,7 +69,7 @@ def run_program(*arguments: str, **variables: str) -> subprocess.CompletedProces
     path = os.pathsep.join(str(ROOT / folder) for folder in (".", "include", "plugins"))
     return subprocess.run(
         [sys.executable, "-m", "deployment.run_dag", *arguments], cwd=ROOT, capture_output=True, text=True, check=False,
-        env={**os.environ, "PYTHONPATH": path, **variables}, timeout=120,
+        env={**os.environ, "PYTHONPATH": path, **variables}, timeout=300,
     )  # fmt: skip
 
 

@@ -34,7 +34,7 @@ def started(home: Path) -> Iterator[subprocess.Popen]:
     )
     sessions = {str(process.pid): services._started_at(process.pid)}
     (home / "services.json").write_text(json.dumps({"boot": services._boot(), "sessions": sessions}))
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while not (home / "child").exists() or not (home / "child").read_text():
         assert time.monotonic() < end
         time.sleep(0.05)

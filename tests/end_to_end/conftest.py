@@ -19,7 +19,7 @@ from plumbline_airflow.progress import STOP
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCH_PYTHON = ROOT / ".venv-bench" / "bin" / "python"
-FIO = {"runtime_s": 1.0, "ramp_s": 0.0, "size": "8M", "jobs": "seq_read", "clients": 1, "layout_limit_s": 30.0}
+FIO = {"runtime_s": 1.0, "ramp_s": 0.0, "size": "8M", "jobs": "seq_read", "clients": 1, "layout_limit_s": 120.0}
 NCCL = {
     "operations": "all_reduce",
     "min_bytes": "8K",

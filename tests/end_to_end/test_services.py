@@ -174,7 +174,7 @@ def test_everything_listens_on_this_machine_only(up: Services) -> None:
 def test_the_pages_ask_who_is_there(up: Services) -> None:
     for page in ("report", "mlflow"):
         with pytest.raises(urllib.error.HTTPError) as caught:
-            urllib.request.urlopen(f"{up.airflow}/plumbline/{page}?dag_id=nightly_baseline&run_id=x", timeout=30)
+            urllib.request.urlopen(f"{up.airflow}/plumbline/{page}?dag_id=nightly_baseline&run_id=x", timeout=60)
         assert caught.value.code == 401
 
 
@@ -190,9 +190,9 @@ def test_a_person_triggers_watches_and_follows_the_links(up: Services, tmp_path:
         )
         assert up.wait("nightly_baseline", run_id) == "success"
         run = up.run_directory("nightly_baseline", run_id)
-        report = browser.report_of("nightly_baseline", run_id)
+        report = browser.report_of("nightly_baseline", run_id, run.run_id)
         assert run.run_id in report
-        address, page = browser.mlflow_run_of("nightly_baseline", run_id)
+        address, page = browser.mlflow_run_of("nightly_baseline", run_id, run.run_id)
         assert address.startswith(f"http://127.0.0.1:{up.mlflow_port}/#/experiments/")
         assert run.run_id in page
 
@@ -213,7 +213,7 @@ def answer(up: Services, run_id: str, choice: str, comment: str) -> RunDirectory
     wait_for(lambda: up.task("acceptance", run_id, "sign_off") == "awaiting_input")
     log = up.home / "logs" / "scheduler.log"
     paused = re.compile(rf"Received executor event .*task_id='sign_off', run_id='{re.escape(run_id)}'")
-    wait_for(lambda: paused.search(log.read_text(errors="replace")), seconds=60)
+    wait_for(lambda: paused.search(log.read_text(errors="replace")))
     run = up.run_directory("acceptance", run_id)
     assert run.decisions() == []  # nothing is decided before somebody does
     path = f"dags/acceptance/dagRuns/{quote(run_id)}/taskInstances/sign_off/-1/hitlDetails"

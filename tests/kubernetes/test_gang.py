@@ -17,9 +17,11 @@ import pytest
 from plumbline.tracking.run_directory import RunDirectory
 from tests.kubernetes.fake import FakeCluster
 from tests.kubernetes.runs import (
+    LONG_S,
     UNTIL_THE_END,
     finish,
     launches,
+    let_all_end,
     log,
     outcomes,
     pod,
@@ -37,8 +39,7 @@ def _cluster(tmp_path: Path) -> Iterator[FakeCluster]:
         for number in range(1, 5):
             cluster.add_node(f"n{number}", 8)
         yield cluster
-    for run in (tmp_path / "results").glob("*/*/*"):
-        (run / "end").touch()  # for what a test has killed the parents of
+    let_all_end(tmp_path / "results")
 
 
 def nothing_is_left(cluster: FakeCluster) -> bool:
@@ -119,7 +120,7 @@ def begin(
     wait = "" if at_once else f"{UNTIL_THE_END}; "
     script = f"touch ../../../began-$PLUMBLINE_NODE; {wait}echo done"
     images = {"launcher": "registry.example/launcher@sha256:" + "c" * 64}
-    return prepare(results, launches(groups, script, timeout_s=90.0), {"images": images, **changes}, nodes)
+    return prepare(results, launches(groups, script, timeout_s=LONG_S), {"images": images, **changes}, nodes)
 
 
 def slow_job_controller(cluster: FakeCluster) -> None:
@@ -206,11 +207,12 @@ def test_what_ends_a_worker_is_named_and_ends_only_its_group(
     cluster: FakeCluster, tmp_path: Path, groups: list[list[str]], fault: str
 ) -> None:
     act, code = ENDING[fault]
-    run = begin(cluster, tmp_path, groups)
+    # A pod on a lost node is waited for twice that long.
+    run = begin(cluster, tmp_path, groups, kubernetes={"waits": {"grace_s": 2} if fault == "node lost" else {}})
     name = start(cluster, run)
     act(cluster, running(cluster, run)[0])
     if groups is ALONE:
-        wait_for(lambda: any("-g0-" in key for key in outcomes(run)), 60, lambda: log(cluster, name))
+        wait_for(lambda: any("-g0-" in key for key in outcomes(run)), told=lambda: log(cluster, name))
         let_end(run)
     assert finish(cluster, name) == 0, log(cluster, name)
     last = {key.partition(".a")[0]: value for key, value in outcomes(run).items()}
@@ -262,7 +264,7 @@ def test_what_can_not_start_is_given_up_soon_and_explained(
 ) -> None:
     act, code, words = STARTING[fault]
     act(cluster)
-    run = begin(cluster, tmp_path, groups, at_once=True)
+    run = begin(cluster, tmp_path, groups, at_once=True, kubernetes={"waits": {"unschedulable_s": 1}})
     name = start(cluster, run)
     assert finish(cluster, name) == 0, log(cluster, name)
     found = next(iter(records(run).values()))
@@ -340,7 +342,7 @@ def test_a_launcher_finds_what_is_done_already(cluster: FakeCluster, tmp_path: P
 def test_workers_end_by_themselves_when_their_launcher_is_silent(
     cluster: FakeCluster, tmp_path: Path, groups: list[list[str]]
 ) -> None:
-    run = begin(cluster, tmp_path, groups)
+    run = begin(cluster, tmp_path, groups, kubernetes={"waits": {"orphan_s": 8}})
     name = start(cluster, run)
     running(cluster, run)
     launcher = cluster.containers[(pod(cluster, name) or {})["metadata"]["uid"]]
@@ -430,8 +432,8 @@ def test_what_ended_just_before_the_stop_is_kept(cluster: FakeCluster, tmp_path:
     running(cluster, run)
     cluster.lose_node("n1", kill=False)  # its worker never hears that it may end, so the launcher waits for it
     let_end(run)
-    wait_for(lambda: "done" in next((run.evidence / "raw").glob("*/stdout")).read_text())
-    time.sleep(1)
+    wait_for(lambda: not cluster.store.all("jobs"))  # the launcher has seen the end and asks its workers to end
+    assert "done" in next((run.evidence / "raw").glob("*/stdout")).read_text()
     assert outcomes(run) == {}
     cluster._delete(("pods", "plumbline", name), None)
     wait_for(lambda: pod(cluster, name) is None)

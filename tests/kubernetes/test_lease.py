@@ -16,7 +16,7 @@ from plumbline.kubernetes import lease, reaper
 from plumbline.kubernetes.api import Api, ApiError
 from tests.kubernetes.fake import FakeCluster
 from tests.kubernetes.profiles import profile
-from tests.kubernetes.runs import api_of, launches, prepare, start, wait_for
+from tests.kubernetes.runs import UNTIL_THE_END, api_of, launches, let_all_end, prepare, start, wait_for
 
 HOUR = timedelta(hours=1)
 
@@ -25,6 +25,7 @@ HOUR = timedelta(hours=1)
 def _cluster(tmp_path: Path) -> Iterator[FakeCluster]:
     with FakeCluster(tmp_path / "cluster", nodes=["n1", "n2"]) as cluster:
         yield cluster
+    let_all_end(tmp_path / "results")
 
 
 @pytest.fixture(name="api")
@@ -77,8 +78,8 @@ def test_of_many_who_ask_at_once_one_gets_it(api: Api) -> None:
 
 
 def left_over(cluster: FakeCluster, tmp_path: Path) -> str:
-    """Start a launcher and its worker that would run for a minute; give their run."""
-    run = prepare(tmp_path / "results", launches([["n1"], ["n2"]], "sleep 60"))
+    """Start a launcher and its workers that would run until the test is over; give their run."""
+    run = prepare(tmp_path / "results", launches([["n1"], ["n2"]], UNTIL_THE_END))
     start(cluster, run)
     wait_for(lambda: len(cluster.workers()) == 2)
     return run.run_id
@@ -111,7 +112,7 @@ def test_what_can_not_be_removed_is_said(cluster: FakeCluster, api: Api, tmp_pat
 def test_a_run_that_ends_leaves_nothing_and_gives_the_cluster_back(
     cluster: FakeCluster, api: Api, tmp_path: Path
 ) -> None:
-    chosen = profile({"kubernetes": {"access": {"kubeconfig": str(cluster.kubeconfig())}, "waits": {"grace_s": 5}}})
+    chosen = profile({"kubernetes": {"access": {"kubeconfig": str(cluster.kubeconfig())}, "waits": {"grace_s": 60}}})
     run_id = left_over(cluster, tmp_path)
     kubernetes.hold(chosen, run_id, "nightly", HOUR)
     kubernetes.let_go(chosen, run_id)

@@ -17,10 +17,12 @@ import pytest
 from tests.kubernetes.fake import FakeCluster
 from tests.kubernetes.profiles import EVERYTHING
 from tests.kubernetes.runs import (
+    LONG_S,
     ROOT,
     UNTIL_THE_END,
     api_of,
     launches,
+    let_all_end,
     outcomes,
     pod,
     prepare,
@@ -46,6 +48,7 @@ def _cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCl
         for name in ("n1", "n2"):
             cluster.add_node(name, 8)
         yield cluster
+    let_all_end(tmp_path / "results")
 
 
 @pytest.fixture(params=[SINGLE, GANG], ids=["single-node", "gang"], name="groups")
@@ -62,7 +65,7 @@ def begin(
         "kubernetes": {"access": {"kubeconfig": str(cluster.kubeconfig())}, "retries": 1, **settings},
     }
     marked = f"touch ../../../began-$PLUMBLINE_NODE; {script}"
-    return prepare(tmp_path / "results", launches(groups, marked, timeout_s=60.0), changes)
+    return prepare(tmp_path / "results", launches(groups, marked), changes)
 
 
 def operator(run: RunDirectory) -> LaunchOperator:
@@ -79,7 +82,7 @@ def context(try_number: int = 1, max_tries: int = 1) -> Any:
 
 
 def begun(run: RunDirectory, groups: list[list[str]]) -> None:
-    wait_for(lambda: len(list(run.path.glob("began-*"))) == len(groups[0]))
+    wait_for(lambda: len(list(run.path.glob("began-*"))) == len(groups[0]), LONG_S)
 
 
 def nothing_is_left(cluster: FakeCluster) -> None:
@@ -99,7 +102,7 @@ def test_a_batch_runs_in_its_pod_and_leaves_records_only(
     told = context()
     launch = operator(run)
     launch.pre_execute(told)
-    assert launch.execution_timeout > timedelta(seconds=60 + 120 + 300)
+    assert launch.execution_timeout > timedelta(seconds=LONG_S + 120 + 300)
     launch.execute(told)
     assert list(outcomes(run).values()) == ["exited"]
     assert told["ti"].pushed["pod_name"].startswith("pl-")
@@ -147,7 +150,8 @@ def test_what_ends_the_pod_is_recorded_and_tried_again_only_where_that_may_help(
     from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
     act, code, transient = FAULTS[fault]
-    run = begin(cluster, tmp_path, SINGLE, "sleep 60", waits={"grace_s": 1})
+    # A pod on a lost node is waited for twice that long.
+    run = begin(cluster, tmp_path, SINGLE, UNTIL_THE_END, waits={"grace_s": 1} if fault == "node lost" else {})
     caught: list[BaseException] = []
 
     def execute() -> None:
@@ -159,7 +163,7 @@ def test_what_ends_the_pod_is_recorded_and_tried_again_only_where_that_may_help(
     thread = meanwhile(execute)
     begun(run, SINGLE)
     act(cluster, next(p for p in cluster.store.all("pods")))
-    thread.join(60)
+    thread.join(LONG_S)
     assert list(outcomes(run).values())[-1] == f"infrastructure:{code}"
     raised = [type(error) for error in caught]
     assert raised == ([AirflowException] if transient and tries_left else []), caught
@@ -190,7 +194,7 @@ STARTS = {
 def test_a_pod_that_can_not_start_is_given_up_with_the_reason(cluster: FakeCluster, tmp_path: Path, fault: str) -> None:
     act, code, words = STARTS[fault]
     act(cluster)
-    run = begin(cluster, tmp_path, SINGLE)
+    run = begin(cluster, tmp_path, SINGLE, waits={"unschedulable_s": 1})
     operator(run).execute(context(try_number=2))
     [record] = records(run).values()
     assert (record["outcome"], record["code"]) == ("infrastructure", code)
@@ -204,13 +208,14 @@ def test_a_default_of_deferring_changes_nothing(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_an_api_that_is_down_while_the_pod_runs(cluster: FakeCluster, tmp_path: Path, groups: list[list[str]]) -> None:
-    run = begin(cluster, tmp_path, groups, "sleep 1")
+    run = begin(cluster, tmp_path, groups, UNTIL_THE_END)
     thread = meanwhile(operator(run).execute, context())
     begun(run, groups)
     cluster.api.outage(True)
-    wait_for(lambda: list((run.evidence / "records").glob("*.json")), 40)
+    (run.path / "end").touch()
+    wait_for(lambda: list((run.evidence / "records").glob("*.json")))
     cluster.api.outage(False)
-    thread.join(60)
+    thread.join(LONG_S)
     assert list(outcomes(run).values()) == ["exited"]
     nothing_is_left(cluster)
 
@@ -250,7 +255,7 @@ def test_a_task_that_is_killed_takes_its_pods_along(
     cluster: FakeCluster, tmp_path: Path, groups: list[list[str]]
 ) -> None:
     """As Airflow does it, also when a task is marked failed: SIGTERM to its process, whose handler calls on_kill."""
-    run = begin(cluster, tmp_path, groups, "sleep 60")
+    run = begin(cluster, tmp_path, groups, UNTIL_THE_END)
     program = f"""
 import signal, sys
 from plumbline_airflow.launch import LaunchOperator, _plain
@@ -265,7 +270,7 @@ launch.execute({{}})
     task = subprocess.Popen([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": path})
     begun(run, groups)
     task.send_signal(signal.SIGTERM)
-    assert task.wait(60) == 1
+    assert task.wait(LONG_S) == 1
     nothing_is_left(cluster)
     assert list(outcomes(run).values()) == ["stopped:stopped"]
 
@@ -284,7 +289,7 @@ def test_a_launcher_whose_node_is_lost_is_followed_by_another(cluster: FakeClust
     """The old pod can't be removed; its workers end without it, and only then anything starts anew."""
     from airflow.sdk.exceptions import AirflowException
 
-    run = begin(cluster, tmp_path, GANG, "[ -e ../../../lost ] || sleep 60", waits={"grace_s": 1, "orphan_s": 2})
+    run = begin(cluster, tmp_path, GANG, UNTIL_THE_END, waits={"grace_s": 1})
     caught: list[BaseException] = []
 
     def execute() -> None:
@@ -296,10 +301,10 @@ def test_a_launcher_whose_node_is_lost_is_followed_by_another(cluster: FakeClust
     first = meanwhile(execute)
     begun(run, GANG)
     cluster.lose_node("cpu")
-    (run.path / "lost").touch()
-    first.join(60)
+    first.join(LONG_S)
     assert [type(error) for error in caught] == [AirflowException]
     assert list(outcomes(run).values()) == ["infrastructure:node_lost"]
+    (run.path / "end").touch()
     operator(run).execute(context(try_number=2))
     assert list(outcomes(run).values())[-1] == "exited"
     cluster.node_back("cpu")
@@ -307,11 +312,11 @@ def test_a_launcher_whose_node_is_lost_is_followed_by_another(cluster: FakeClust
 
 
 def test_a_launcher_that_runs_out_of_memory_is_not_the_benchmarks_fault(cluster: FakeCluster, tmp_path: Path) -> None:
-    run = begin(cluster, tmp_path, GANG, "sleep 60", waits={"orphan_s": 2})
+    run = begin(cluster, tmp_path, GANG, UNTIL_THE_END)
     thread = meanwhile(operator(run).execute, context(try_number=2))
     begun(run, GANG)
     cluster.oom(next(p for p in cluster.store.all("pods") if "plumbline/launch" not in p["metadata"]["labels"]))
-    thread.join(60)
+    thread.join(LONG_S)
     [record] = records(run).values()
     assert (record["outcome"], record["code"]) == ("infrastructure", "infrastructure")
     assert record["reason"].startswith("launcher on node cpu: OOMKilled")

@@ -14,7 +14,7 @@ import yaml
 from tests.execution.test_lock import acquire_and_die
 from tests.kubernetes.fake import FakeCluster
 from tests.kubernetes.profiles import GOOD
-from tests.kubernetes.runs import api_of, launches, prepare, start, wait_for
+from tests.kubernetes.runs import UNTIL_THE_END, api_of, launches, let_all_end, prepare, start, wait_for
 
 from plumbline import cli, stages
 from plumbline.clusters.profile import load_profile
@@ -37,11 +37,12 @@ def _profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         data = {**GOOD, "kubernetes": {**GOOD["kubernetes"], "access": {"kubeconfig": str(cluster.kubeconfig())}}}
         path = tmp_path / "lab.yaml"
         path.write_text(yaml.safe_dump(data))
-        run = prepare(tmp_path / "results", launches([["n1"], ["n2"]], "sleep 60"))
+        run = prepare(tmp_path / "results", launches([["n1"], ["n2"]], UNTIL_THE_END))
         start(cluster, run)
         wait_for(lambda: len(cluster.workers()) == 2)
         monkeypatch.setenv("PLUMBLINE_RESULTS", str(tmp_path / "results"))
         yield cluster, str(path)
+    let_all_end(tmp_path / "results")
 
 
 def test_the_task_removes_what_is_left_and_names_it(profile: Any) -> None:

@@ -342,7 +342,7 @@ def server(tmp_path: Path, store: str, client) -> Iterator[tuple[str, subprocess
     try:
         for _ in range(600):
             try:
-                if urllib.request.urlopen(f"{uri}/health", timeout=2).status == 200:
+                if urllib.request.urlopen(f"{uri}/health", timeout=20).status == 200:
                     break
             except OSError:
                 assert process.poll() is None, (tmp_path / "server.log").read_text()
