@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from plumbline.errors import OutputError
+from plumbline.sums import added
 
 LOG_MS = 100.0
 """Interval of the bandwidth log that the clients are asked for."""
@@ -129,8 +130,8 @@ def common(activities: Sequence[Activity]) -> Common | None:
     rates = {activity.name: activity.total_bytes * shares[activity.name] / window_s for activity in activities}
     return Common(
         window_s=window_s,
-        bytes_per_s=sum(rates.values()),
-        ios_per_s=sum(activity.total_ios * shares[activity.name] for activity in activities) / window_s,
+        bytes_per_s=added(rates.values()),
+        ios_per_s=added(activity.total_ios * shares[activity.name] for activity in activities) / window_s,
         per_client=rates,
     )
 

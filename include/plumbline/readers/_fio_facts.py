@@ -8,6 +8,7 @@ from typing import Any
 from plumbline.readers._fio_checks import announced_runtime
 from plumbline.readers._fio_model import DIRECTIONS, Job, Run, Transfer
 from plumbline.readers.reading import Fact
+from plumbline.sums import added
 
 _SHOWN_OPTIONS = (
     "rw", "bs", "bsrange", "bssplit", "size", "filesize", "io_size", "iodepth", "direct", "buffered", "ioengine",
@@ -70,10 +71,10 @@ def _sums(way: str, jobs: Sequence[Job], everyone: Sequence[Job]) -> Iterator[Fa
         return [value for transfer in transfers if (value := pick(transfer)) is not None]
 
     if rates := values(lambda t: t.bw_kib):
-        yield Fact(f"{way}_sum_bw_KiBps", _short(sum(rates)))
-        yield Fact(f"{way}_sum_bw_MiBps", sum(rates) / 1024)
+        yield Fact(f"{way}_sum_bw_KiBps", _short(added(rates)))
+        yield Fact(f"{way}_sum_bw_MiBps", added(rates) / 1024)
     if iops := values(lambda t: t.iops if t.ran else 0.0):
-        yield Fact(f"{way}_sum_iops", sum(iops))
+        yield Fact(f"{way}_sum_iops", added(iops))
     if runtimes := values(lambda t: t.runtime_ms):
         yield Fact(f"{way}_max_runtime_ms", _short(max(runtimes)))
     if ios := values(lambda t: t.total_ios):

@@ -9,6 +9,7 @@ from typing import Any
 from plumbline.readers._nccl_rows import Plan, block_readings, row_readings
 from plumbline.readers._nccl_table import Block, Layout, Row, announced_rows
 from plumbline.readers.reading import Reading, Status
+from plumbline.sums import added
 
 _HELD_ROWS = 5000
 """Rows are held until the run's name is known; of a longer table the rest is handed out as it comes."""
@@ -187,7 +188,7 @@ class Run:
 
     def _see_bandwidths(self, sizes: list[int], rows: list[tuple[float | None, ...]]) -> None:
         seen = [value for row in rows for value in row if value is not None]
-        self._bandwidth_sum = sum(seen, self._bandwidth_sum)
+        self._bandwidth_sum = added(seen, self._bandwidth_sum)
         self._bandwidth_count += len(seen)
         most = max(seen, default=None)
         if most is not None and (self.best is None or most > self.best[0]):

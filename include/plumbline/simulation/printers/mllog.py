@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from plumbline.model import Scalar
 from plumbline.simulation.printers import STAMP
+from plumbline.sums import added
 
 
 def header(settings: Mapping[str, Scalar], begin_ms: int) -> str:
@@ -38,7 +39,7 @@ def body(run: Training) -> str:
     now = run.begin_ms
     lines = [_line("run_start", None, now, event="INTERVAL_START")]
     evaluations = dict(run.evaluations)
-    mean = sum(run.steps_s) / len(run.steps_s)
+    mean = added(run.steps_s) / len(run.steps_s)
     for step, loss in enumerate(run.losses, start=1):
         if step <= run.warmup:
             now += _milliseconds(mean)

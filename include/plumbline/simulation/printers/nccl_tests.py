@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from plumbline.simulation.printers import STAMP
 from plumbline.simulation.rounding import printed
+from plumbline.sums import added
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -73,7 +74,7 @@ def text(table: Table) -> str:
         side = f"  {_float(us, 7)}  {_float(algorithm, 6)}  {_float(bus, 6)}  {wrong:6g}"
         rows.append(f"{size:12d}  {size // 4:12d}  {'float':>8}  {redop:>6}  {-1:6d}{side}{side}")
     total = sum(int(w) for w in table.wrong)
-    average = sum(bus for _, bus in table.rates) / len(sizes)
+    average = added(bus for _, bus in table.rates) / len(sizes)
     footer = (
         f"# Out of bounds values : {total} {'FAILED' if total else 'OK'}\n# Avg bus bandwidth    : {average:g} \n#\n"
         f"# Collective test concluded: {table.operation}_perf\n#\n\n"
@@ -93,7 +94,7 @@ def report(table: Table, start_time: str, end_time: str) -> str:
             f'"experiment_name":"{table.operation}_perf"}}'
         )
     total = sum(int(w) for w in table.wrong)
-    average = sum(bus for _, bus in table.rates) / len(table.sizes)
+    average = added(bus for _, bus in table.rates) / len(table.sizes)
     before = {
         "simulated_by": "plumbline",
         "version": 1,
