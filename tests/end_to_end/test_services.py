@@ -27,7 +27,7 @@ from tests.end_to_end.conftest import FIO, ROOT, needs_fio
 
 from plumbline.tracking.run_directory import RunDirectory
 
-pytestmark = [pytest.mark.services, needs_fio, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.services, needs_fio]
 needs_browser = pytest.mark.skipif(
     not (shutil.which("chromium") and shutil.which("chromedriver")), reason="Chromium or its driver is not installed"
 )
