@@ -123,6 +123,9 @@ def test_failures_and_beginnings():
     failing = text[: text.index(TITLES[2])] + "Cuda failure p2p.cu:120: 'an illegal memory access was encountered'\n"
     assert parse(failing).status is Status.FAILED
     assert parse(text[: text.index("P2P Connectivity")]).status is Status.NOT_STARTED
+    banner = text[: text.index("Device: 0")]
+    assert parse(banner).status is Status.NOT_STARTED
+    assert parse(banner + "Cuda failure p2p.cu:9: 'no CUDA-capable device is detected'\n").status is Status.FAILED
     assert parse(text, devices=8).status is Status.INCOMPLETE
     with pytest.raises(ConfigError):
         parse(text, devices="many")
@@ -133,6 +136,11 @@ def test_failures_and_beginnings():
 def test_prefixes_and_line_ends(prefix, end):
     text = "".join(prefix + line + end for line in output().splitlines())
     assert parse(text).readings == parse(output()).readings
+
+
+def test_the_note_at_the_end_is_no_part_of_a_matrix():
+    assert parse(output().rstrip("\n")).status is Status.COMPLETE
+    assert parse(output()[: output().rindex("not meant")]).status is Status.COMPLETE
 
 
 def test_cut_anywhere():

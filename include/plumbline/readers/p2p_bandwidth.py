@@ -55,6 +55,7 @@ FACTS: Mapping[str, str] = {
 }
 EXPECTATIONS: Mapping[str, str] = {"devices": "GPUs that every matrix must have"}
 
+_BANNER = "[P2P (Peer-to-Peer) GPU Bandwidth Latency Test]"
 _TITLE = re.compile(
     r"(?:(Unidirectional|Bidirectional) )?P2P=(Enabled|Disabled) (Bandwidth|Latency)(?: \(P2P (Writes|Reads)\))? "
     r"Matrix \((GB/s|us)\)"
@@ -155,6 +156,8 @@ class _Scan:
         self.no_access: list[list[int]] = []
         self.errors: list[str] = []
         self.torn: str | None = None
+        self.begun = False
+        """Whether the tool's first line was there."""
         self.titles = 0
         self._title: re.Match[str] | None = None
         self._open: _Matrix | None = None
@@ -191,7 +194,7 @@ class _Scan:
         if not text or text.isspace():
             return True
         self._open = None
-        if text.lstrip()[:1].isdigit() or not ended:
+        if text.lstrip()[:1].isdigit() or not (ended or matrix.is_whole):
             self.torn = self.torn or text.strip()[:160]
             return True
         if not matrix.is_whole:
@@ -232,6 +235,8 @@ class _Scan:
                 self.no_access.append([int(match[1]), int(match[2])])
         elif "Connectivity Matrix" in text:
             self._title = None
+        elif _BANNER in text:
+            self.begun = True
         elif ("Cuda failure" in text or "CUDA error" in text) and len(self.errors) < 10:
             self.errors.append(text.strip()[:300])
 
@@ -265,7 +270,7 @@ def _labels(size: int) -> Sequence[str]:
 
 def sniff(head: str) -> float:
     """Say how sure the text looks like p2pBandwidthLatencyTest."""
-    if "P2P=Disabled Bandwidth Matrix" in head or "[P2P (Peer-to-Peer) GPU Bandwidth Latency Test]" in head:
+    if "P2P=Disabled Bandwidth Matrix" in head or _BANNER in head:
         return 0.95
     return 0.7 if "P2P Connectivity Matrix" in head else 0.0
 
@@ -282,7 +287,7 @@ def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
             yield from whole.add(matrix)
         scan.whole.clear()
     scan.finish()
-    if not scan.titles and not scan.devices:
+    if not scan.begun and not scan.titles and not scan.devices:
         raise OutputError("no banner or matrix of p2pBandwidthLatencyTest", source=source.name, excerpt=first)
     for name, value in _facts(scan, whole).items():
         yield Fact(name, value)
