@@ -87,6 +87,31 @@ def test_a_test_that_fails():
 
 
 @pytest.mark.parametrize(
+    "said",
+    [
+        " Invalid value when checking the pattern at <0x7fe000001000>\n Current offset [ 16/1024 ]",
+        "ASSERT in expression h_errorFlag == 0 in void check(int, std::shared_ptr<Node>)() : /src/memcpy.cpp:77",
+        "[CUDA_ERROR_INVALID_VALUE] invalid argument in expression cuMemSetAccess(a, 1) in void f() : /src/node.cpp:8",
+        "Aborted (core dumped)",
+        "terminate called after throwing an instance of 'std::string'",
+    ],
+)
+def test_a_run_that_ends_at_once(said):
+    text = output()
+    stopped = text[: text.index("Waived:")] + f"Running broken_test.\n{said}\n"
+    found = parse(stopped)
+    assert found.status is Status.FAILED
+    assert found.facts["errors"] == [f"broken_test: {said.splitlines()[0].strip()}"]
+    assert found.values("bandwidth_sum", test="host_to_device_memcpy_ce") == [110.73]
+    torn = stopped.replace("SUM host_to_device_memcpy_ce 110.73\n\n", said + "\n")
+    assert parse(torn).status is Status.FAILED
+
+
+def test_a_second_run_that_only_began():
+    assert parse(output() + banner()).status is Status.INCOMPLETE
+
+
+@pytest.mark.parametrize(
     "damage",
     [
         lambda t: t.replace("55.37", "55.3"),

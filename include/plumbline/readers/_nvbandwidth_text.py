@@ -22,6 +22,11 @@ _DEVICE = re.compile(r"(?:Process\s+\d{1,6} \((\S{1,120})\): device|Device) (\d{
 _RUNNING = re.compile(r"Running ([A-Za-z]\w{1,80})\.")
 _WAIVED = re.compile(r"(?:Waiving \w{1,80}\.|Waived:.{0,200})")
 _ERROR = re.compile(r"(?:Error|ERROR): ?(.{0,300})")
+_FAULT = re.compile(
+    r"(?:Invalid value when checking the pattern\b|(?:ASSERT|\[\w{1,80}\] .{1,200}) in expression |"
+    r"(?:.{0,80}\()?core dumped\)|terminate called after ).{0,300}"
+)
+"""How a run ends at once: data that came over wrong, a call that failed, a crash."""
 _DESCRIPTION = re.compile(r"[A-Za-z].{0,160} (?:bandwidth \((GB/s)\)|\((ns)\))")
 _LABELS = re.compile(r"(?:\s+[\w().:-]{1,60})+\s*")
 _SUM = re.compile(
@@ -81,7 +86,8 @@ def _is_of_interest(line: str) -> bool:
     return (
         "Device " in line or "ersion" in line or "SUM " in line or "unning " in line or "B/s" in line or "(ns)" in line
         or "PERF" in line or "Waiv" in line or "RROR" in line or "Error" in line or "Process" in line
-        or "NOTE" in line or "{" in line or "Warning" in line
+        or "NOTE" in line or "{" in line or "Warning" in line or " in expression " in line or "nvalid value" in line
+        or "core dumped" in line or "terminate called" in line
     )  # fmt: skip
 
 
@@ -161,7 +167,8 @@ class TextScan:
     def _row(self, matrix: Matrix, text: str) -> bool:
         """Take a row of the open matrix. False when the line is none."""
         cells = text.split()
-        if cells[0] in ("SUM", "&&&&") or _RUNNING.fullmatch(text.strip()) or _DESCRIPTION.fullmatch(text.strip()):
+        bare = text.strip()
+        if cells[0] in ("SUM", "&&&&") or any(form.fullmatch(bare) for form in (_RUNNING, _DESCRIPTION, _FAULT)):
             return False
         values = cells[-len(matrix.columns) :]
         if len(cells) <= len(matrix.columns) or not all(_CELL.fullmatch(cell) for cell in values):
@@ -192,6 +199,9 @@ class TextScan:
         elif begins in ("Erro", "ERRO") and (match := _ERROR.fullmatch(text)):
             self._leave()
             self._error(match[1])
+        elif _FAULT.fullmatch(text):
+            self._leave()
+            self._error(text[:300])
         elif (
             text[-1:] == ")"
             and text.endswith((" bandwidth (GB/s)", " (ns)"))
@@ -227,7 +237,7 @@ class TextScan:
         value = text.removeprefix(start).strip()
         number = int(value) if value.isascii() and value.isdecimal() and len(value) < 12 else value
         self.outcome.banner.setdefault(_BANNER[start], number)
-        self.outcome.touched = True
+        self.outcome.touched, self.outcome.ended = True, False  # another run may follow one that has ended
 
     def _sum(self, name: str, value: str) -> None:
         matrix, self._matrix = self._matrix, None
