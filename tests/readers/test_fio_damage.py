@@ -24,6 +24,8 @@ PREFIXES = {
     "srun": " 0: ",
     "mpirun": "[1,0]<stdout>:",
     "torchrun": "[rank0]: ",
+    "mpirun, indented": "    [1,0]<stdout>:",
+    "quoted": "> ",
 }
 
 

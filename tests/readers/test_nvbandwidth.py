@@ -150,6 +150,10 @@ def test_prefixes(prefix):
     assert parse(text).readings == parse(output()).readings
 
 
+def test_lines_twice_as_far_apart():
+    assert parse(output().replace("\n", "\n\n")).readings == parse(output()).readings
+
+
 # -- JSON -------------------------------------------------------------------------------------------------------------
 
 

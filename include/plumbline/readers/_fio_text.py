@@ -49,8 +49,10 @@ _STARTING = re.compile(r".*?\bStarting (?:(\d{1,9}) threads?)?(?: and )?(?:(\d{1
 _VERSION = re.compile(r"(?:fio-\d[\w.+-]{0,60}|fio \d\.\d[\w.+-]{0,60})")
 _BANNER = re.compile(r"hostname=(?P<host>[^,]{0,255}), be=.*\bfio=(?P<version>[^,]{1,80})")
 
-_FRAME = re.compile(r"[\d\[{]|[ ]?\d|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) ")
+_FRAME = re.compile(r"[\d\[{>]|[ ]?\d|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) ")
 """How a line begins that a launcher or collector may have put something before."""
+_TAGGED = 8
+"""Where all lines are tagged, one of so many shows it."""
 _TO_US = {"nsec": 1e-3, "usec": 1.0, "msec": 1e3, "sec": 1e6}
 _POWER = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 _KINDS = {"clat": "completion", "lat": "total", "slat": "submission"}
@@ -78,6 +80,8 @@ class TextReports:
 
     def feed(self, lines: Sequence[str], *, whole: bool = True) -> None:
         """Take lines. `whole` is False when the last is without its end: only a full status line counts then."""
+        if any("]<std" in line for line in lines[:_TAGGED]):  # by mpirun, and perhaps indented as a block
+            lines = [strip_prefix(line) for line in lines]
         for line in lines if whole else lines[:-1]:
             if line[:2] != "  ":
                 self._feed_line(_without_frame(line), whole=True)

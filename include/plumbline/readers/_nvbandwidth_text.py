@@ -133,7 +133,7 @@ class TextScan:
             if self._matrix is not None and text.strip():
                 self._tear(text)
             return
-        if self._unit is not None:
+        if self._unit is not None and text.strip():
             self._begin_matrix(text)
         elif self._matrix is not None and text.strip() and self._row(self._matrix, text):
             return
