@@ -104,6 +104,32 @@ def test_a_report_that_was_captured_twice_counts_once() -> None:
     assert Output(text + text).rows() == Output(text).rows()
 
 
+def test_repetitions_of_equal_runtime_are_all_read() -> None:
+    text = [OLD_TEXT.replace("iops=33415", f"iops={iops}") for iops in (33415, 33999, 33111)]
+    output = Output("".join(text))
+    assert [r.value for r in output.readings if r.indicator == "iops" and r.params["direction"] == "read"] == [
+        33415, 33999, 33111,
+    ]  # fmt: skip
+    assert output.facts["n_jobs"] == 3
+    assert output.end.status is Status.COMPLETE
+    assert Output("".join([*text, text[1]])).rows() == output.rows()
+
+
+def test_repetitions_in_two_formats_are_told_once_each() -> None:
+    both = recorded("all_formats.txt").decode()
+    other = both.replace("IOPS=", "IOPS=1").replace('"iops" : ', '"iops" : 1')
+    assert Output(both + other).facts["n_jobs"] == 2 * Output(both).facts["n_jobs"]
+
+
+def test_a_run_that_only_began_after_a_whole_one_is_missed() -> None:
+    begun = "".join(OLD_TEXT.splitlines(keepends=True)[:1])
+    for more in (begun, begun + "fio-2.1.11\nStarting 1 process\n"):
+        output = Output(OLD_TEXT + more)
+        assert output.rows() == Output(OLD_TEXT).rows()
+        assert output.end.status is Status.INCOMPLETE
+        assert output.end.reason == "a run that began after the others reported nothing"
+
+
 def test_two_different_runs_in_one_file_are_both_read() -> None:
     output = Output(recorded("two_groups.txt") + recorded("seq_write_json_plus.json") + recorded("sigterm.txt"))
     assert {r.params["run"] for r in output.readings} == {0, 1, 2}

@@ -286,6 +286,11 @@ class TextReports:
         hosts = {} if self._report.blocks else self._report.hosts
         return self._announced + sum(host.started for host in hosts.values())
 
+    def ends_begun(self) -> bool:
+        """Say whether, after a report that shows jobs, another one began that shows none."""
+        last = self._report
+        return bool(self._runs and (last.options or last.hosts)) and not (last.blocks or last.all_clients)
+
 
 @lru_cache(maxsize=256)  # reports ask for the same few
 def _percentile(text: str) -> float | None:

@@ -117,6 +117,7 @@ class _Output:
         self.signals: list[int] = []
         self.announced = 0
         self.connected = 0
+        self.ends_begun = False
         self.first_line = ""
 
     def jobs(self) -> list[Job]:
@@ -137,17 +138,16 @@ class _Output:
 
     def add_text(self, text: TextReports) -> None:
         """Add the runs in text and terse form, unless they are the same reports in a second format."""
-        self.announced, self.connected = text.announced(), text.connected()
-        known = {_fingerprint(job) for job in self.jobs()}
+        self.announced, self.connected, self.ends_begun = text.announced(), text.connected(), text.ends_begun()
+        told = _Told()
         broken = _Broken()
         for index, run in enumerate(self.runs):
+            told.add(run)
             broken.add(index, run)
         for run in text.runs():
-            mine = {_fingerprint(job) for job in run.jobs}
-            if known and mine <= known:
+            if told.add(run):
                 continue
-            known |= mine
-            for index in broken.told_by(mine):
+            for index in broken.told_by({_fingerprint(job) for job in run.jobs}, run.container):
                 # A document that was cut holds less than the text of the same report: what is missing stays said.
                 self.runs[index] = replace(self.runs[index], jobs=(), all_clients=None)
             broken.add(len(self.runs), run)
@@ -166,6 +166,31 @@ class _Output:
             self.messages.append(text)
 
 
+class _Told:
+    """The jobs of each format: which runs are told by another format already, or twice by their own?"""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, Counter[tuple[object, ...]]] = {}
+        """Format → its jobs, as often as it tells them."""
+        self._runs: dict[tuple[object, ...], Run] = {}
+
+    def add(self, run: Run) -> bool:
+        """Take over a run. True when nothing in it is new: repetitions may have equal runtimes, so it's counted."""
+        key = (
+            run.container,
+            *((_fingerprint(job), *((t.bytes_per_s, t.iops) for t in job.transfers)) for job in run.jobs),
+        )
+        if self._runs.setdefault(key, run) is not run and self._runs[key] == run:
+            return True
+        mine = Counter(map(_fingerprint, run.jobs))
+        own = self._jobs.setdefault(run.container, Counter())
+        own += mine
+        others = [jobs for container, jobs in self._jobs.items() if container != run.container]
+        if not mine:
+            return any(self._jobs.values())
+        return any(all(own[job] <= jobs[job] for job in mine) for jobs in others)
+
+
 class _Broken:
     """The runs that have problems: which of them holds nothing but what another run tells?"""
 
@@ -173,19 +198,22 @@ class _Broken:
         self._jobs: dict[int, set[tuple[object, ...]]] = {}
         self._by_job: dict[tuple[object, ...] | None, list[int]] = {}
         """One job of each run, None where it has none → the run's place."""
+        self._format: dict[int, str] = {}
 
     def add(self, index: int, run: Run) -> None:
         if run.problems:
             jobs = self._jobs[index] = {_fingerprint(job) for job in run.jobs}
             self._by_job.setdefault(next(iter(jobs), None), []).append(index)
+            self._format[index] = run.container
 
-    def told_by(self, jobs: set[tuple[object, ...]]) -> list[int]:
-        """Take out the runs whose jobs are all among these."""
+    def told_by(self, jobs: set[tuple[object, ...]], container: str) -> list[int]:
+        """Take out the runs of other formats whose jobs are all among these."""
         found: list[int] = []
         for one in (None, *jobs):
             if (indices := self._by_job.pop(one, None)) is not None:
-                found += [index for index in indices if self._jobs[index] <= jobs]
-                if left := [index for index in indices if not self._jobs[index] <= jobs]:
+                told = {index for index in indices if self._jobs[index] <= jobs and self._format[index] != container}
+                found += sorted(told)
+                if left := [index for index in indices if index not in told]:
                     self._by_job[one] = left
         return found
 
@@ -333,6 +361,8 @@ def _statement(output: _Output, expect: Mapping[str, Scalar]) -> Completeness:
     clients = {(job.hostname, job.port) for job in jobs if job.hostname is not None}
     if clients and output.connected > len(clients):
         causes.append((Status.INCOMPLETE, f"{output.connected} clients connected, {len(clients)} reported"))
+    if output.ends_begun:
+        causes.append((Status.INCOMPLETE, "a run that began after the others reported nothing"))
     for key, wrong in differences(jobs, expect, errors=len(errors)):
         status = Status.INCOMPLETE if key == "jobs" else Status.FAILED
         causes.append((Status.UNKNOWN if wrong.startswith("not told") else status, f"{key}: {wrong}"))
