@@ -156,6 +156,24 @@ def test_cut_anywhere():
         assert len(found.readings) == len(expected) or found.status is not Status.COMPLETE, cut
 
 
+def test_a_run_that_only_began_is_missed_wherever_it_stands():
+    whole = output()
+    lines = whole.splitlines(keepends=True)
+    for kept in range(1, len(lines) - 1):
+        begun = "".join(lines[:kept])
+        for text in (
+            whole + begun + "Segmentation fault (core dumped)\n",
+            begun + "Segmentation fault (core dumped)\n" + whole,
+            begun + whole,
+        ):
+            found = parse(text)
+            assert found.status is Status.INCOMPLETE, (kept, text)
+            assert len(found.readings) >= len(parse(whole).readings)
+    last = whole.index("Device: 0")
+    for text in (whole + whole[last : whole.index("P2P=")], whole[last : whole.index("P2P Conn")] + whole[last:]):
+        assert parse(text).end.reason == "a matrix is damaged or cut: a run began and no matrix followed"
+
+
 @pytest.mark.parametrize("junk", ["", "hello\n", "{}", "   D\\D     0\n     0   1.00\n"])
 def test_other_formats_are_refused(junk):
     with pytest.raises(OutputError):

@@ -68,6 +68,7 @@ _REQUIRED = (
     ("Unidirectional", "Disabled"), ("Unidirectional", "Enabled"), ("Bidirectional", "Disabled"),
     ("Bidirectional", "Enabled"), ("gpu", "Disabled"), ("gpu", "Enabled"),
 )  # fmt: skip
+_RUN = "a run"
 _MOST_DEVICES = 1024
 _LONGEST_LINE = 20 * _MOST_DEVICES
 _MOST_KEPT = 64
@@ -161,6 +162,10 @@ class _Scan:
         self.titles = 0
         self._title: re.Match[str] | None = None
         self._open: _Matrix | None = None
+        self._awaited = ""
+        """What began and must be followed by a whole matrix: a run or the title of a matrix."""
+        self._newest_device = -1
+        """The last that the run which waits for its first matrix listed."""
         self._rows = RowShapes(_ROW, _LONGEST_LINE)
 
     def feed(self, lines: Sequence[str], ended: bool) -> None:
@@ -221,24 +226,44 @@ class _Scan:
         matrix.cells += map(float, cells)
         if matrix.is_whole:
             self.whole.append(matrix)
+            self._awaited, self._newest_device = "", -1
+
+    def _begin(self, title: str = "") -> None:
+        """Note that a run begins, or the matrix of a title: what began before it must have its matrix."""
+        if self._awaited != _RUN or not title:
+            self._miss()
+        self._awaited, self._newest_device = title or _RUN, -1
+
+    def _miss(self) -> None:
+        if self._awaited:
+            self.torn = self.torn or f"{self._awaited} began and no matrix followed"
 
     def _line(self, text: str) -> None:
         if "P2P=" in text and (match := _TITLE.fullmatch(text.strip())):
+            self._begin(match[0])
             self._title, self.titles = match, self.titles + 1
         elif self._title is not None and (columns := _columns(text)) is not None:
             self._header(self._title, text, *columns)
         elif "Device: " in text and (match := _DEVICE.match(text.strip())):
-            if len(self.devices) < _MOST_DEVICES:
-                self.devices[int(match[1])] = (match[2], match[3])
+            self._list_device(int(match[1]), match[2], match[3])
         elif "CANNOT Access" in text and (match := _NO_ACCESS.match(text.strip())):
             if len(self.no_access) < _MOST_DEVICES * _MOST_DEVICES:
                 self.no_access.append([int(match[1]), int(match[2])])
         elif "Connectivity Matrix" in text:
             self._title = None
+            self._awaited = self._awaited or _RUN
         elif _BANNER in text:
+            self._begin()
             self.begun = True
         elif ("Cuda failure" in text or "CUDA error" in text) and len(self.errors) < 10:
             self.errors.append(text.strip()[:300])
+
+    def _list_device(self, number: int, name: str, bus: str) -> None:
+        if not self._awaited or number <= self._newest_device:
+            self._begin()  # its banner is lost
+        self._newest_device = number
+        if len(self.devices) < _MOST_DEVICES:
+            self.devices[number] = (name, bus)
 
     def _header(self, title: re.Match[str], text: str, corner: str, size: int) -> None:
         latency = title[3] == "Latency"
@@ -252,6 +277,7 @@ class _Scan:
     def finish(self) -> None:
         if self._open is not None and not self._open.is_whole:
             self.torn = self.torn or f"{self._open.title} has {self._open.height} of {self._open.size} rows"
+        self._miss()
 
 
 @lru_cache(maxsize=64)
