@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -27,7 +28,7 @@ from tests.end_to_end.conftest import FIO, ROOT, needs_fio
 
 from plumbline.tracking.run_directory import RunDirectory
 
-pytestmark = [pytest.mark.services, needs_fio]
+pytestmark = [pytest.mark.services, needs_fio, pytest.mark.timeout(2400)]
 needs_browser = pytest.mark.skipif(
     not (shutil.which("chromium") and shutil.which("chromedriver")), reason="Chromium or its driver is not installed"
 )
@@ -57,12 +58,8 @@ class Services:
             patch.setenv("AIRFLOW_HOME", str(self.home))
             return set(running())
 
-    def token(self) -> str:
-        answer = call("POST", f"{self.airflow}/auth/token", {"username": "admin", "password": self.password})
-        return answer["access_token"]
-
     def api(self, method: str, path: str, data: Any = None) -> Any:
-        return call(method, f"{self.airflow}/api/v2/{path}", data, self.token())
+        return call(method, f"{self.airflow}/api/v2/{path}", data, log_in(self.airflow, self.password))
 
     def trigger(self, dag_id: str, **conf: Any) -> str:
         answer = self.api("POST", f"dags/{dag_id}/dagRuns", {"logical_date": None, "conf": conf})
@@ -81,15 +78,21 @@ class Services:
         return RunDirectory.open(Path(self.api("GET", path)["value"].strip('"')))
 
 
+@functools.cache
+def log_in(airflow: str, password: str) -> str:
+    """Give a token, which lasts a day; to log in for each of many questions keeps a busy server busy."""
+    return str(call("POST", f"{airflow}/auth/token", {"username": "admin", "password": password})["access_token"])
+
+
 def call(method: str, address: str, data: Any = None, token: str | None = None) -> Any:
     headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
     body = None if data is None else json.dumps(data).encode()
     request = urllib.request.Request(address, data=body, method=method, headers=headers)
-    with urllib.request.urlopen(request, timeout=60) as answer:
+    with urllib.request.urlopen(request, timeout=300) as answer:
         return json.loads(answer.read() or b"null")
 
 
-def wait_for(condition: Any, seconds: float = 400) -> Any:
+def wait_for(condition: Any, seconds: float = 900) -> Any:
     end = time.monotonic() + seconds
     while True:
         if found := condition():
@@ -174,7 +177,7 @@ def test_everything_listens_on_this_machine_only(up: Services) -> None:
 def test_the_pages_ask_who_is_there(up: Services) -> None:
     for page in ("report", "mlflow"):
         with pytest.raises(urllib.error.HTTPError) as caught:
-            urllib.request.urlopen(f"{up.airflow}/plumbline/{page}?dag_id=nightly_baseline&run_id=x", timeout=60)
+            urllib.request.urlopen(f"{up.airflow}/plumbline/{page}?dag_id=nightly_baseline&run_id=x", timeout=300)
         assert caught.value.code == 401
 
 
