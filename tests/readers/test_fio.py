@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,33 @@ def test_a_run_that_only_began_after_a_whole_one_is_missed() -> None:
         assert output.rows() == Output(OLD_TEXT).rows()
         assert output.end.status is Status.INCOMPLETE
         assert output.end.reason == "a run that began after the others reported nothing"
+
+
+@pytest.mark.parametrize("name", ["two_groups.txt", "client_server.txt", "status_interval.txt"])
+@pytest.mark.parametrize("slower", [False, True])
+def test_a_cut_run_beside_a_whole_one_is_missed(name: str, slower: bool) -> None:
+    whole = recorded(name).decode()
+    lines = whole.splitlines(keepends=True)
+    rows = Output(whole).rows(("instance", "run"))
+    other = [re.sub(r"pid=(\d)", r"pid=9\1", line).replace("IOPS=", "IOPS=1" if slower else "IOPS=") for line in lines]
+    for kept in range(1, len(lines)):
+        cut = "".join(other[:kept])
+        if "err= 0" in cut and Output(cut).end.status is Status.COMPLETE:
+            continue  # what follows is no part of the report
+        for text in (whole + cut, cut + whole):
+            found = Output(text)
+            assert found.end.status is Status.INCOMPLETE, (kept, text.startswith(whole))
+            assert rows <= found.rows(("instance", "run"))
+
+
+def test_a_run_that_only_began_is_missed_beside_one_in_two_formats() -> None:
+    both = recorded("all_formats.txt").decode()
+    begun = both[: both.index("3;fio")]
+    for text in (begun + both, both + begun):
+        found = Output(text)
+        assert found.end.status is Status.INCOMPLETE
+        assert found.end.reason.startswith("a run that began ")
+        assert found.end.reason.endswith(" reported nothing")
 
 
 def test_two_different_runs_in_one_file_are_both_read() -> None:

@@ -209,7 +209,7 @@ def _may_be_text(text: str) -> bool:
         )  # fmt: skip
     return (
         "percentiles (" in text or "Run status group" in text or "fio" in text or "Starting " in text
-        or "verify" in text or ("<" in text and text.rstrip().endswith(">"))
+        or "verify" in text or text.endswith("...") or ("<" in text and text.rstrip().endswith(">"))
     )  # fmt: skip
 
 

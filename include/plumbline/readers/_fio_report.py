@@ -66,6 +66,10 @@ class Host:
     """What one machine printed in one run ('' where fio ran alone)."""
 
     started: int = 0
+    starts: int = 0
+    """How often processes were started."""
+    defined: int = 0
+    """How many processes the jobs have at least, as they're listed before the start."""
     status: dict[int, set[str]] = field(default_factory=dict)
     group: int | None = None
 
@@ -80,6 +84,22 @@ class Report:
     hosts: dict[str, Host] = field(default_factory=dict)
     banners: int = 0
     all_clients: Block | None = None
+
+
+def follows_begun(report: Report) -> bool:
+    """Say whether a run began before the report's own and reported nothing.
+
+    Its jobs were listed, or its processes started, but they are not in the report.
+    """
+    return bool(report.blocks) and any(
+        0 < host.started < host.defined or (host.starts > 1 and host.started > _shown(report, name))
+        for name, host in report.hosts.items()
+    )
+
+
+def _shown(report: Report, host: str) -> int:
+    """Give how many processes of a machine the report shows."""
+    return sum(block.members or 1 for (at, *_), block in report.blocks.items() if at == host)
 
 
 def runs_of(report: Report) -> Iterator[Run]:
@@ -109,7 +129,7 @@ def _missing(report: Report) -> list[str]:
         elif not block.transfers.keys() <= seen and "mixed" not in seen:
             missing.append(f"the status of group {group}{place} stops before all directions of {name}")
     for name, machine in report.hosts.items():
-        shown = sum(block.members or 1 for (at, *_), block in report.blocks.items() if at == name)
+        shown = _shown(report, name)
         if machine.started > shown:
             place = f" on {name}" if name else ""
             missing.append(f"{machine.started} processes started{place}, {shown} reported")

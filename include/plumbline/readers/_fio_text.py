@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from plumbline.readers._fio_model import Job, Run
-from plumbline.readers._fio_report import Block, Host, Report, runs_of
+from plumbline.readers._fio_report import Block, Host, Report, follows_begun, runs_of
 from plumbline.readers._fio_terse import TERSE, terse_job
 from plumbline.readers._row_shapes import ANY_DIGIT, MOST_SHAPES
 from plumbline.readers.framing import strip_prefix
@@ -68,6 +68,8 @@ class TextReports:
         """Those of the reports before this one."""
         self._connected = self._announced = 0
         """What reports before this one told that show no job."""
+        self._lost = False
+        """Whether such a report follows a run that began and reported nothing."""
         self._terse: list[Job] = []
         self._terse_cut = False
         self._terse_version: str | None = None
@@ -106,6 +108,8 @@ class TextReports:
             self._open_group(int(match[1]))
         elif "Starting " in line and (match := _STARTING.match(line)) and (match[1] or match[2]):
             self._start(line, int(match[1] or 0) + int(match[2] or 0))
+        elif line == "...":
+            self._report.hosts.setdefault(self._host, Host()).defined += 1  # the job above it has clones
         elif _VERSION.fullmatch(line.strip()):
             self._report.version = line.strip()
         elif line.endswith(">") or "> " in line:
@@ -138,6 +142,7 @@ class TextReports:
         if not begun:
             return self._report
         self._runs += runs_of(self._report)
+        self._lost |= follows_begun(self._report)
         self._connected, self._announced = self.connected(), self.announced()
         self._report = Report()
         self._block = self._kind = None
@@ -148,6 +153,7 @@ class TextReports:
             return
         report = self._new_report(begun=bool(self._report.blocks))
         self._host = match["host"] or ""
+        report.hosts.setdefault(self._host, Host()).defined += 1
         report.options[_job_name(match["name"]), int(match["group"])] = {
             "rw": match["rw"],
             "ioengine": match["ioengine"],
@@ -168,7 +174,8 @@ class TextReports:
     def _start(self, line: str, count: int) -> None:
         host = match["host"] if (match := re.match(r"\s*<(?P<host>[^<>]{1,255})>", line)) else ""
         report = self._new_report(begun=bool(self._report.blocks))
-        report.hosts.setdefault(host, Host()).started += count
+        machine = report.hosts.setdefault(host, Host())
+        machine.started, machine.starts = machine.started + count, machine.starts + 1
 
     # -- the blocks
 
@@ -286,10 +293,14 @@ class TextReports:
         hosts = {} if self._report.blocks else self._report.hosts
         return self._announced + sum(host.started for host in hosts.values())
 
-    def ends_begun(self) -> bool:
-        """Say whether, after a report that shows jobs, another one began that shows none."""
-        last = self._report
-        return bool(self._runs and (last.options or last.hosts)) and not (last.blocks or last.all_clients)
+    def begun(self) -> list[str]:
+        """Say which runs began beside those that report their jobs, and reported nothing."""
+        last, found = self._report, []
+        if self._lost or follows_begun(last):
+            found.append("a run that began before another reported nothing")
+        if self._runs and (last.options or last.hosts or last.banners) and not (last.blocks or last.all_clients):
+            found.append("a run that began after the others reported nothing")
+        return found
 
 
 @lru_cache(maxsize=256)  # reports ask for the same few

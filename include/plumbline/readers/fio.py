@@ -117,7 +117,7 @@ class _Output:
         self.signals: list[int] = []
         self.announced = 0
         self.connected = 0
-        self.ends_begun = False
+        self.begun: list[str] = []
         self.first_line = ""
 
     def jobs(self) -> list[Job]:
@@ -138,7 +138,7 @@ class _Output:
 
     def add_text(self, text: TextReports) -> None:
         """Add the runs in text and terse form, unless they are the same reports in a second format."""
-        self.announced, self.connected, self.ends_begun = text.announced(), text.connected(), text.ends_begun()
+        self.announced, self.connected, self.begun = text.announced(), text.connected(), text.begun()
         told = _Told()
         broken = _Broken()
         for index, run in enumerate(self.runs):
@@ -361,8 +361,7 @@ def _statement(output: _Output, expect: Mapping[str, Scalar]) -> Completeness:
     clients = {(job.hostname, job.port) for job in jobs if job.hostname is not None}
     if clients and output.connected > len(clients):
         causes.append((Status.INCOMPLETE, f"{output.connected} clients connected, {len(clients)} reported"))
-    if output.ends_begun:
-        causes.append((Status.INCOMPLETE, "a run that began after the others reported nothing"))
+    causes += [(Status.INCOMPLETE, reason) for reason in output.begun]
     for key, wrong in differences(jobs, expect, errors=len(errors)):
         status = Status.INCOMPLETE if key == "jobs" else Status.FAILED
         causes.append((Status.UNKNOWN if wrong.startswith("not told") else status, f"{key}: {wrong}"))
