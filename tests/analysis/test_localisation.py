@@ -126,3 +126,11 @@ def test_a_node_that_makes_every_group_of_it_bad_is_always_among_the_suspects(da
     nodes = {item.name: item for item in found.suspects if item.kind == NODE}
     assert planted in nodes and all(not item.good for item in found.suspects)
     assert len(nodes[planted].bad) == sum(group.bad for group in groups)
+
+
+def test_a_node_that_was_measured_once_more_where_all_passed_is_no_better_than_the_others():
+    """Three nodes at rung 2: the third is padded by the first, which so has one good group more."""
+    rung2 = [Group(nodes=frozenset(names), bad=False, trial="rung 2") for names in ("ab", "ca")]
+    assert localise([Group(nodes=frozenset("abc"), bad=True), *rung2]).suspects == ()
+    pair = [Group(nodes=frozenset("ab"), bad=True), Group(nodes=frozenset("ca"), bad=False)]
+    assert [item.name for item in localise(pair).suspects] == ["b"]

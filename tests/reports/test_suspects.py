@@ -137,3 +137,11 @@ def test_a_simulated_night_suspects_the_planted_node(night: RunDirectory):
 def test_a_suspect_changes_no_verdict(night: RunDirectory):
     verdict_data = night.read_derived("verdict.json")
     assert verdict_data["gate"] == "closed" and "suspect" not in json.dumps(verdict_data)
+
+
+@pytest.mark.parametrize("nodes", [3, 6])
+def test_when_only_the_whole_cluster_is_slow_no_node_is_a_suspect(tmp_path: Path, nodes: int):
+    """Some nodes make up the last group of a rung, and have one good group more than the others."""
+    cluster = Scenario(cluster="h100", nodes=nodes, device=Device.GPU)
+    (told,) = of(tmp_path, cluster, f"nccl_tests-n{nodes}-g0-r1")
+    assert (told.label, told.suspect_count) == ("No suspect", 0)

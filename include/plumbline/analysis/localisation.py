@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -18,20 +18,29 @@ Parts = Mapping[str, Mapping[str, frozenset[str]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Nodes that were measured together: their result was bad, or good."""
+    """Nodes that were measured together: their result was bad, or good.
+
+    Good groups of the same `trial` speak for a part once, however many of them it is in: where everything passed, a
+    node that was measured twice there, to make up another's group, is no better than one that was measured once.
+    """
 
     nodes: frozenset[str]
     bad: bool
+    trial: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A part of the cluster and the groups that it is in, as places in the list of all. `good` speaks against it."""
+    """A part of the cluster and the groups that it is in, as places in the list of all.
+
+    `good` speaks against it, as `against` voices: groups of the same trial are one.
+    """
 
     kind: str
     name: str
     bad: tuple[int, ...]
     good: tuple[int, ...]
+    against: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,14 +64,14 @@ def localise(groups: Sequence[Group], parts: Parts | None = None) -> Localisatio
     isn't named beside it. There is no suspect without a bad group.
     """
     bad = [place for place, group in enumerate(groups) if group.bad]
-    good = [place for place, group in enumerate(groups) if not group.bad]
+    voices = _voices(groups, (place for place, group in enumerate(groups) if not group.bad))
     if not bad:
         return Localisation(suspects=(), shared=False)
     kinds = [list(found) for found in _candidates(groups, parts or {})]
     common = [[item for item in found if len(item.bad) == len(bad)] for found in kinds]
     telling = [_least(found) for found, all_of_kind in zip(common, kinds, strict=True)
                if not _names_everything(_least(found), all_of_kind)]  # fmt: skip
-    suspects = _least([item for item in chain.from_iterable(telling) if _leaves_out(item, good)])
+    suspects = _least([item for item in chain.from_iterable(telling) if _leaves_out(item, voices)])
     if suspects:
         return Localisation(suspects=tuple(suspects), shared=True)
     uncleared = sorted((item for item in kinds[0] if item.bad and not item.good), key=lambda item: -len(item.bad))
@@ -93,24 +102,26 @@ def _candidates(groups: Sequence[Group], parts: Parts) -> Iterator[Iterator[Cand
 
 def _candidate(kind: str, name: str, places: set[int], groups: Sequence[Group]) -> Candidate:
     held = sorted(places)
-    return Candidate(
-        kind=kind,
-        name=name,
-        bad=tuple(place for place in held if groups[place].bad),
-        good=tuple(place for place in held if not groups[place].bad),
-    )
+    good = tuple(place for place in held if not groups[place].bad)
+    bad = tuple(place for place in held if groups[place].bad)
+    return Candidate(kind=kind, name=name, bad=bad, good=good, against=_voices(groups, good))
+
+
+def _voices(groups: Sequence[Group], places: Iterable[int]) -> int:
+    """Count groups, those of the same trial once."""
+    return len({groups[place].trial or place for place in places})
 
 
 def _least(found: Sequence[Candidate]) -> list[Candidate]:
-    """Give those that the fewest good groups speak against."""
-    fewest = min((len(item.good) for item in found), default=0)
-    return [item for item in found if len(item.good) == fewest]
+    """Give those that the fewest voices speak against."""
+    fewest = min((item.against for item in found), default=0)
+    return [item for item in found if item.against == fewest]
 
 
 def _names_everything(found: Sequence[Candidate], all_of_kind: Sequence[Candidate]) -> bool:
     return len(found) == len(all_of_kind) > 1
 
 
-def _leaves_out(item: Candidate, good: Sequence[int]) -> bool:
-    """Say whether a good group does without it. Where nothing was good, only the bad groups tell nodes apart."""
-    return len(item.good) < len(good) or (not good and item.kind == NODE)
+def _leaves_out(item: Candidate, voices: int) -> bool:
+    """Say whether good groups do without it. Where nothing was good, only the bad groups tell nodes apart."""
+    return item.against < voices or (not voices and item.kind == NODE)

@@ -30,7 +30,9 @@ from plumbline.reports.counts import at_nodes
 from plumbline.tracking.judged_run import JudgedRun, Row
 
 NAMED = 6
-"""Suspects that the sentence names; findings.json has them all."""
+"""Suspects that the sentence names."""
+SHOWN_SUSPECTS = 64
+"""Suspects that findings.json has with their evidence: every finding of the bad groups repeats them."""
 SHOWN_GROUPS = 12
 """Groups listed as evidence; the counts say how many there are."""
 SHOWN_NODES = 16
@@ -43,20 +45,21 @@ _PLACES = {NVLINK_DOMAIN: "NVLink domain", LEAF: "leaf", RACK: "rack"}
 class Suspicion:
     """What some benchmarks' bad groups have in common. Without `suspects` it says that nothing is.
 
-    `text` is the sentence for people, with `label` before it. `bad` lists the first bad groups, `undecided` counts
-    those that were neither bad nor good.
+    `text` is the sentence for people, with `label` before it. `suspects` are the first of `suspect_count`, `bad` lists
+    the first bad groups, `undecided` counts those that were neither bad nor good.
     """
 
     label: str
     text: str
     suspects: tuple[Mapping[str, Any], ...]
+    suspect_count: int
     benchmarks: tuple[str, ...]
     bad_groups: int
     good_groups: int
     undecided: int
     bad: tuple[Mapping[str, Any], ...]
     uncleared: tuple[Mapping[str, Any], ...] = ()
-    """Without a suspect: the nodes that are in bad groups only."""
+    """Without a suspect: the first of the nodes that are in bad groups only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,21 +178,32 @@ def _stated(groups: Sequence[_Measured], run: JudgedRun) -> Suspicion | None:
         group.nodes[0] for group in groups if not group.good and len(group.nodes) == 1
     }
     compared = [*bad, *good]
-    found = localise([Group(nodes=frozenset(g.nodes), bad=g.bad) for g in compared], _parts(run.plan.inventory))
+    found = localise(_trials(compared), _parts(run.plan.inventory))
     if not found.suspects and all(len(group.nodes) == 1 for group in bad):
         return None  # single nodes, each of which its finding names
     where = {node.name: node for node in run.plan.inventory}
     return Suspicion(
         label={0: "No suspect", 1: "Suspect"}.get(len(found.suspects), "Suspects"),
         text=_sentence(found, bad, good, alone, where),
-        suspects=tuple(_suspect(item, compared, where) for item in found.suspects),
+        suspects=tuple(_suspect(item, compared, where) for item in found.suspects[:SHOWN_SUSPECTS]),
+        suspect_count=len(found.suspects),
         benchmarks=tuple(sorted({group.benchmark for group in bad})),
         bad_groups=len(bad),
         good_groups=len(good),
         undecided=sum(not group.bad and not group.good for group in groups),
         bad=tuple(group.place for group in bad[:SHOWN_GROUPS]),
-        uncleared=tuple({"name": item.name, "bad_groups": len(item.bad)} for item in found.uncleared),
+        uncleared=tuple({"name": item.name, "bad_groups": len(item.bad)} for item in found.uncleared[:SHOWN_SUSPECTS]),
     )
+
+
+def _trials(compared: Sequence[_Measured]) -> list[Group]:
+    """Give the groups; where a rung had no bad one, its good ones speak once: all of its nodes passed there."""
+    failed = {(group.benchmark, len(group.nodes)) for group in compared if group.bad}
+    rungs = [(group.benchmark, len(group.nodes)) for group in compared]
+    return [
+        Group(nodes=frozenset(group.nodes), bad=group.bad, trial=None if rung in failed else f"{rung[0]}-n{rung[1]}")
+        for group, rung in zip(compared, rungs, strict=True)
+    ]
 
 
 def _parts(inventory: Inventory) -> dict[str, dict[str, frozenset[str]]]:
@@ -231,7 +245,7 @@ def _sentence(
         text += "; nothing measured tells them apart"
     if nodes and len(nodes) <= NAMED and alone.issuperset(nodes):
         text += f"; measured alone, {'each' if len(nodes) > 1 else 'it'} passed"
-    if good and not nodes and min(len(g.nodes) for g in bad) > max(len(g.nodes) for g in good):
+    if good and min(len(g.nodes) for g in bad) > max(len(g.nodes) for g in good):
         larger = "the bad group is" if len(bad) == 1 else "the bad groups are"
         text += f"; {larger} also larger than every good one, which may be all there is to it"
     return text
