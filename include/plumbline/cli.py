@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 from plumbline import __version__
 from plumbline.commands import demonstrating, inspecting, operating, reviewing, running, scoring
 from plumbline.errors import ExitCode, PlumblineError, near_match
+from plumbline.reports.wording import clean
 
 _EPILOG = """\
 words:
@@ -80,14 +81,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(chosen.run(chosen))
     except PlumblineError as error:
-        print(f"plumbline {chosen.command}: {error}", file=sys.stderr)
+        print(clean(f"plumbline {chosen.command}: {error}"), file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:  # `plumbline run | head`: nobody read how it ended, so it did not end well
         sys.stderr.close()
         return ExitCode.INFRASTRUCTURE
     except OSError as error:  # a folder that can't be written, a full disk: nothing that a traceback would explain
         place = f"{error.filename}: " if error.filename else ""
-        print(f"plumbline {chosen.command}: {place}{error.strerror or error}", file=sys.stderr)
+        print(clean(f"plumbline {chosen.command}: {place}{error.strerror or error}"), file=sys.stderr)
         return ExitCode.INFRASTRUCTURE
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)

@@ -63,6 +63,19 @@ def test_a_text_without_end_is_cut_and_the_table_says_so(tmp_path: Path):
     assert "the ends of long texts" in " ".join(lines)
 
 
+def test_a_value_and_a_name_are_told_though_the_message_has_their_letters_elsewhere(tmp_path: Path):
+    reasons = [
+        verdict(
+            Code.BENCHMARK_FAILED, "fio", "slower on n0001 than 300 expected", benchmark="fio", actual=1.0, unit="s"
+        ),
+        verdict(Code.BENCHMARK_FAILED, "mpi", "timeout of launch", benchmark="fio", indicator="time", actual=3.0),
+        verdict(Code.BENCHMARK_FAILED, "gpu", "time of 2.5 s, not 9", benchmark="fio", indicator="time", actual=2.5),
+    ]
+    text = " ".join(" ".join(told(build_run(tmp_path, CLUSTER, extra=reasons), 160)).split())
+    assert "than 300 expected; measured 1 s" in text and "mpi: time: timeout of launch; measured 3" in text
+    assert "gpu: time of 2.5 s, not 9" in text and "measured 2.5" not in text
+
+
 def test_control_characters_of_a_tool_do_not_reach_the_terminal(tmp_path: Path):
     run = build_run(
         tmp_path, CLUSTER, extra=[verdict(Code.BENCHMARK_FAILED, "fio", "\x1b[2JPASS\x07", benchmark="fio")]

@@ -9,7 +9,12 @@ from plumbline.reports.wording import clean, duration, node_list, params_in_word
 def test_cleaning_twice_is_cleaning_once_and_leaves_nothing_unseen(text: str):
     once = clean(text)
     assert clean(once) == once
-    assert not set(once) & set("\x00\x1b\r\x7f\u200b\u202e\u2066\ufeff")
+    assert not set(once) & set("\x00\x1b\r\x7f\u200b\u202e\u2066\ufeff\u061c\xad\u115f\U000e0041")
+
+
+@pytest.mark.parametrize("hidden", ["\u061c", "\xad", "\u115f", "\u3164", "\U000e0041"])
+def test_letters_that_show_nothing_are_shown(hidden: str):
+    assert clean(f"FAIL{hidden}ED") == "FAIL\ufffdED"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -182,10 +183,10 @@ class _Told:
 
     def _text(self, row: Reason) -> str:
         message = str(row["message"])
-        told = row.get("indicator") and str(row["indicator"]) in message
+        told = row.get("indicator") and _says(message, str(row["indicator"]))
         indicator = f"{row['indicator']}: " if row.get("indicator") and not told else ""
         number = "" if row.get("actual") is None else f"{row['actual']:.4g}"
-        actual = f"; measured {number} {row['unit'] or ''}".rstrip() if number and number not in message else ""
+        actual = f"; measured {number} {row['unit'] or ''}".rstrip() if number and not _says(message, number) else ""
         return f"{row['place']}: {indicator}{message}{actual}{self._expected(row)}"
 
     def _expected(self, row: Reason) -> str:
@@ -194,3 +195,8 @@ class _Told:
         if opening:
             self.left_out.add("where limits come from")
         return f"; expected {limit.replace(' ', _UNBROKEN)}" if limit else ""
+
+
+def _says(message: str, word: str) -> bool:
+    """Say whether a message has a name or a number as a whole: 'time' isn't said by 'timeout', nor 1 by 'n0001'."""
+    return re.search(rf"(?<![\w.]){re.escape(word)}(?![\w]|\.\d)", message) is not None
