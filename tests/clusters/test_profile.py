@@ -54,6 +54,10 @@ def test_every_shipped_profile_loads() -> None:
         ({"nodes": {"listed": [{"nam": "a"}]}}, "unknown key 'nodes.listed[0].nam'; did you mean 'name'"),
         ({"nodes": {"listed": "node1"}}, "nodes.listed: must be a list, not 'node1'"),
         ({"nodes": {"listed": []}}, "nodes: listed: names no node"),
+        ({"nodes": {"listed": [""]}}, "nodes.listed[0]: must be a host name"),
+        ({"nodes": {"listed": ["a b"]}}, "nodes.listed[0]: must be a host name"),
+        ({"nodes": {"listed": ["../x"]}}, "nodes.listed[0]: must be a host name"),
+        ({"nodes": {"listed": ["-rf"]}}, "nodes.listed[0]: must be a host name"),
         ({"nodes": {"listed": ["a", {"name": "a", "leaf": "l1"}]}}, "nodes: listed: node 'a' is there twice"),
         ({"name": "Not A Name"}, "name"),
         ({"kubernetes": None}, "launcher kubernetes needs the section kubernetes"),
@@ -77,6 +81,12 @@ def test_what_is_wrong_is_named(tmp_path: Path, change: dict[str, object], messa
         load(tmp_path, yaml.safe_dump({**GOOD, **change}))
     assert message in str(caught.value)
     assert "lab.yaml" in str(caught.value)
+
+
+def test_a_set_of_nodes_has_no_order_and_is_refused(tmp_path: Path) -> None:
+    listed = yaml.safe_dump({**GOOD, "nodes": None}).replace("nodes: null", "nodes: {listed: !!set {a, b}}")
+    with pytest.raises(ConfigError, match=r"nodes\.listed: must be a list: a set has no order"):
+        load(tmp_path, listed)
 
 
 def test_nodes_are_listed_by_name_or_with_their_place(tmp_path: Path) -> None:

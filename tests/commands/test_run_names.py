@@ -11,7 +11,8 @@ from tests.commands.command_line import run
 from tests.run_builder import Scenario, build_run
 
 from plumbline.clusters.profile import PROFILES
-from plumbline.errors import ExitCode
+from plumbline.commands.run_names import named_run
+from plumbline.errors import ConfigError, ExitCode
 from plumbline.tracking.run_directory import link_latest
 
 
@@ -74,3 +75,9 @@ def test_the_latest_of_a_cluster_is_found_where_its_profile_keeps_results(
     assert run(capsys, "verify", "latest")[0] == ExitCode.USAGE
     for name in ("lab", "file"):
         assert run(capsys, "verify", f"latest:{name}")[2].startswith(f"latest:{name}: run {made.run_id} of cluster lab")
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "latest:" + "a" * 5000, "é" * 200, "x/" * 3000])
+def test_a_name_longer_than_any_file_s_is_a_run_that_is_not_there(name: str):
+    with pytest.raises(ConfigError, match="longer than any"):
+        named_run(name)

@@ -10,7 +10,7 @@ from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from plumbline.amounts import node_list
 from plumbline.clusters.kubernetes import Kubernetes
@@ -19,6 +19,7 @@ from plumbline.model import Device, Origin, Scalar
 
 PROFILES = Path(__file__).parent / "profiles"
 _DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
+_HOST_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9])?")
 
 
 class Accelerator(Document):
@@ -62,6 +63,14 @@ class Node(Document):
             )
         return given
 
+    @field_validator("name")
+    @classmethod
+    def _is_a_host_name(cls, name: str) -> str:
+        if _HOST_NAME.fullmatch(name) is None:
+            shown = name if len(name) <= 60 else f"{name[:60]}…"
+            raise ValueError(f"must be a host name (letters, digits, '-', '.', '_'; at most 253), not {shown!r}")
+        return name
+
 
 class Exclusion(Document):
     """A node that is left out on purpose, with a reason, an owner and an end date; an expired one is void."""
@@ -91,6 +100,13 @@ class Nodes(Document):
         if len(given) != 1:
             raise ValueError(f"exactly one of emulated, simulated, listed, selector, not {given or 'none'}")
         return self
+
+    @field_validator("listed", mode="before")
+    @classmethod
+    def _in_order(cls, given: Any) -> Any:
+        if isinstance(given, (set, frozenset)):
+            raise ValueError("must be a list: a set has no order, and the plan follows it")
+        return given
 
     @model_validator(mode="after")
     def _listed_once(self) -> Nodes:

@@ -13,6 +13,8 @@ from plumbline.tracking.run_directory import RUN_ID, RunDirectory, find_runs
 
 LATEST = "latest"
 RUN_HELP = f"a run directory, a run id, {LATEST} (the newest of all clusters), or {LATEST}:CLUSTER[/SUITE]"
+_LONGEST_NAME, _LONGEST_PATH = 255, 4095
+"""Bytes that Linux takes of one name, and characters of a path: more is an error of the system's, not an absent run."""
 _FORMS = f"give a run directory, a run id, {LATEST}, or {LATEST}:CLUSTER"
 
 
@@ -20,6 +22,8 @@ def named_run(text: str) -> RunDirectory:
     """Open a run by path, by run id, or as the newest; say on stderr which one that is. Raises ConfigError."""
     word, colon, where = text.partition(":")
     path = Path(text)
+    if any(len(part.encode()) > _LONGEST_NAME for part in path.parts) or len(text) > _LONGEST_PATH:
+        raise ConfigError(f"no run {text[:60]!r}…: longer than any; {_FORMS}")
     if path.is_dir():
         run = RunDirectory.open(path)
         return run if path.name != LATEST else _told(text, run)
