@@ -46,7 +46,7 @@ def test_mig_devices_do_not_overwrite_their_gpu():
         81559
     ]
     assert read.value("fb_memory_total", mig=1) == 19969
-    assert read.value("ecc_errors", mig="1", counter="volatile", location="sram") == 1
+    assert read.value("ecc_errors", mig=1, counter="volatile", location="sram") == 1
     assert read.values("utilization") == []
     assert read.facts["devices"][0]["mig_devices"] == 2
 
@@ -158,3 +158,25 @@ def test_damage_never_raises_anything_else(data):
 def test_sniff():
     assert reader.sniff(TWO) == 1
     assert reader.sniff("<html>") == 0
+
+
+@pytest.mark.parametrize(("cell", "status"), [("GPU is lost", Status.FAILED), ("ERR!", Status.INCOMPLETE)])
+def test_a_fault_inside_a_mig_device_is_as_bad_as_one_of_its_gpu(cell, status):
+    read = outcome(reader, MIG.replace("<sram_uncorrectable>0<", f"<sram_uncorrectable>{cell}<", 1))
+    assert read.status is status
+    assert "MIG 0" in read.facts["faults"][0]
+
+
+def test_a_fault_that_stands_beside_a_value_is_not_lost():
+    text = TWO.replace("<fan_speed>N/A</fan_speed>", "<fan_speed>30 %</fan_speed><fan_speed>ERR!</fan_speed>", 1)
+    assert text != TWO
+    assert outcome(reader, text).status is Status.INCOMPLETE
+
+
+def test_one_gpu_twice_is_not_two_and_one_without_content_is_none():
+    first = TWO[TWO.index("<gpu id") : TWO.index("</gpu>") + len("</gpu>")]
+    second = TWO[TWO.index("<gpu id", TWO.index("</gpu>")) : TWO.rindex("</gpu>") + len("</gpu>")]
+    twice = outcome(reader, TWO.replace(second, first))
+    assert twice.status is Status.INCOMPLETE and "described twice" in twice.end.reason
+    empty = outcome(reader, TWO.replace(second, '<gpu id="00000000:99:00.0"></gpu>'))
+    assert empty.status is Status.INCOMPLETE and "00000000:99:00.0 is described by nothing" in empty.end.reason

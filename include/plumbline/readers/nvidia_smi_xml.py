@@ -7,6 +7,7 @@ declaration ever reaches the parser: entities can't be declared, hence not expan
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -89,6 +90,11 @@ class _Gpu:
     leaves: dict[str, str] = field(default_factory=dict)
     migs: list[dict[str, str]] = field(default_factory=list)
     processes: int = 0
+
+    @property
+    def identity(self) -> str:
+        """What its readings are told apart by."""
+        return self.leaves.get("uuid") or self.bus_id
 
 
 class _Book:
@@ -209,18 +215,25 @@ def _gather(gpu: _Gpu, element: ElementTree.Element, path: str | None, leaves: d
         if len(child) or tag in _COUNTED:
             _gather(gpu, child, below, leaves, depth + 1)
         elif below is not None and (words := child.text) and (value := words.strip()):
-            leaves.setdefault(below, value)
+            _keep(leaves, below, value)
         text = child.tail
     if path is not None and text and (value := text.strip()):
-        leaves.setdefault(path, value)
+        _keep(leaves, path, value)
+
+
+def _keep(leaves: dict[str, str], path: str, value: str) -> None:
+    """Take a leaf's text; where one stands twice the first counts, unless the second tells of a fault."""
+    if path not in leaves or fault(value):
+        leaves[path] = value
 
 
 def _readings(gpu: _Gpu, run: Params) -> Iterator[Reading]:
-    place: dict[str, Scalar] = {**run, "gpu": gpu.leaves.get("uuid") or gpu.bus_id, "bus_id": gpu.bus_id}
+    place: dict[str, Scalar] = {**run, "gpu": gpu.identity, "bus_id": gpu.bus_id}
     yield from _from_leaves(gpu.leaves, place)
     for position, mig in enumerate(gpu.migs):
-        index = mig.get("index", str(position))
-        yield from _from_leaves(mig, {**place, "mig": int(index) if whole(index) is not None else index})
+        named = mig.get("index", str(position))
+        index: Scalar = named if (number := whole(named)) is None else number
+        yield from _from_leaves(mig, {**place, "mig": index})
         errors = quantity(mig.get("ecc_error_count/volatile_count/sram_uncorrectable", ""), "count")
         if errors is not None:
             where = {"kind": "uncorrected", "counter": "volatile", "location": "sram"}
@@ -262,6 +275,10 @@ def _faults(log: _Log) -> Iterator[str]:
         for path, value in gpu.leaves.items():
             if found := fault(value):
                 yield f"{gpu.bus_id} {path}: {found}"
+        for position, mig in enumerate(gpu.migs):
+            for path, value in mig.items():
+                if found := fault(value):
+                    yield f"{gpu.bus_id} MIG {mig.get('index', position)} {path}: {found}"
 
 
 def _facts(book: _Book, said: str | None) -> Iterator[Fact]:
@@ -303,6 +320,11 @@ def _completeness(book: _Book, said: str | None) -> Completeness:
 def _problems(log: _Log, wanted: int | None) -> Iterator[str]:
     """Name what keeps a log from being whole."""
     listed = ", ".join(gpu.bus_id for gpu in log.gpus) or "none"
+    twice = next((gpu for gpu, count in Counter(gpu.identity for gpu in log.gpus).items() if count > 1), None)
+    if twice is not None:
+        yield f"GPU {twice} is described twice"
+    if empty := next((gpu for gpu in log.gpus if not gpu.leaves), None):
+        yield f"GPU {empty.bus_id or 'unnamed'} is described by nothing"
     if log.damaged:
         yield f"GPU {log.damaged[0]} is cut or damaged; whole: {listed}"
     if not log.closed:
