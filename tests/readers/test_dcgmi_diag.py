@@ -82,6 +82,7 @@ def test_a_gpu_on_which_a_test_did_not_run_is_missed():
         ("Skip", "pass", Status.UNKNOWN),
         ("Not Run", "pass", Status.INCOMPLETE),
         ("", "pass", Status.INCOMPLETE),
+        ("Error", "pass", Status.INCOMPLETE),
     ],
 )
 def test_each_status_is_taken_for_what_it_is(status, overall, end):

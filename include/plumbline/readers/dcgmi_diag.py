@@ -10,13 +10,13 @@ Source: NVIDIA/DCGM, dcgmi/Diag.cpp of 2.2 to 4.6 and nvvs/include/NvvsJsonStrin
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from plumbline.errors import OutputError
 from plumbline.model import Params, Scalar
 from plumbline.readers._dcgm_results import ROOTS, Diagnosis, Result, diagnoses_in
-from plumbline.readers._dcgm_table import HEADER, tables_in
+from plumbline.readers._dcgm_table import HEADER, SECTION, tables_in
 from plumbline.readers._expectations import expected_count, expected_words
 from plumbline.readers._json_documents import Documents
 from plumbline.readers._numbering import Numbering
@@ -83,6 +83,8 @@ _REFUSED = re.compile(
 _MOST_WARNINGS = 200
 _RANKS = ("pass", "skip", "not_run", "warn", "fail")
 """Which of several diagnoses is the worst."""
+_STATUSES = ("pass", "skip", "warn", "fail")
+"""How each status of a test that was judged begins."""
 
 
 def sniff(head: str) -> float:
@@ -109,12 +111,12 @@ def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
             book.enter(diagnosis)
         book.enter_document(document)
     cut = "a JSON document stops before its end" if documents.cut else ""
-    if book.worst is None and HEADER.search(text):
-        for diagnosis, whole in tables_in(text):
+    if HEADER.search(text) or (book.worst is not None and SECTION.search(text)):
+        for diagnosis, lacks in tables_in(text):
             place = numbering.number({})
             yield from numbering.add([item for result in diagnosis.everything for item in _readings(result, place)])
             book.enter(diagnosis)
-            cut = cut if whole else "the table stops before its last line"
+            cut = cut or lacks
     yield from numbering.rest()
     if book.worst is None:
         why = "the JSON stops before its end" if documents.cut else "no diagnostic in it, as JSON or as a table"
@@ -330,18 +332,32 @@ def _unjudged(diagnosis: Diagnosis, wanted: int | None) -> Iterator[str]:
         yield f"{len(listed['GPU'])} GPUs listed, {wanted} expected"
     named = "GPU" in listed
     for test, results in diagnosis.tests.items():
-        groups = {result.group for result in results if result.group is not None and result.entities}
-        for group in groups:
-            seen = {entity for r in results if r.group == group for entity in r.entities}
-            missing = [entity for entity in listed.get(group, []) if entity not in seen]
+        seen = _entities_by_group(results)
+        for group, entities in seen.items():
+            missing = [entity for entity in listed.get(group, []) if entity not in entities]
             if missing and not any(result.host for result in results):
                 yield f"test {test} has no result for {group} {', '.join(missing)}"
-            if group == "GPU" and wanted is not None and len(seen) < wanted:
-                yield f"test {test} has results for {len(seen)} GPUs, {wanted} expected"
-        named = named or "GPU" in groups
-        if any(result.has("not run") for result in results):
-            yield f"test {test} did not run"
+            if group == "GPU" and wanted is not None and len(entities) < wanted:
+                yield f"test {test} has results for {len(entities)} GPUs, {wanted} expected"
+        named = named or "GPU" in seen
         if not results and test not in diagnosis.summaries:
             yield f"test {test} has no result"
+    yield from _without_status(diagnosis)
     if wanted is not None and not named:
         yield f"no test names a GPU, {wanted} expected"
+
+
+def _without_status(diagnosis: Diagnosis) -> Iterator[str]:
+    for result in diagnosis.everything:
+        if result.has("not run"):
+            yield f"test {result.test} did not run"
+        elif not result.has(*_STATUSES):
+            yield f"test {result.test} has the status {result.status[:80]!r}, which is none of the tool's"
+
+
+def _entities_by_group(results: Sequence[Result]) -> dict[str, set[str]]:
+    seen: dict[str, set[str]] = {}
+    for result in results:
+        if result.group is not None and result.entities:
+            seen.setdefault(result.group, set()).update(result.entities)
+    return seen
