@@ -8,7 +8,9 @@ from tests.run_builder import Scenario, build_run
 
 from plumbline.errors import ConfigError, OutputError
 from plumbline.model import Device, Origin
-from plumbline.tracking.comparison import changes_by_node, compare, values_by_key
+from plumbline.tracking.comparison import Change, Comparison, changes_by_node, compare, values_by_key
+from plumbline.tracking.comparison_text import comparison_lines
+from plumbline.tracking.judged_run import JudgedRun
 from plumbline.tracking.run_directory import RunDirectory
 
 BASE = Scenario(nodes=2)
@@ -19,12 +21,16 @@ def pair(results: Path, first: Scenario = BASE, **changes) -> tuple[RunDirectory
     return build_run(results, first), build_run(results, replace(second, **changes))
 
 
+def text_of(found) -> str:
+    return "\n".join(comparison_lines(found))
+
+
 def test_a_run_is_the_same_as_itself(tmp_path: Path):
     run = build_run(tmp_path, BASE)
     found = compare(run, run)
     assert found.changes and {change.direction for change in found.changes} == {"same"}
     assert found.warnings == found.surroundings == found.not_comparable == ()
-    assert "no change in" in found.text()
+    assert "no change in" in text_of(found)
 
 
 def test_a_slower_benchmark_is_worse_in_rates_and_in_times(tmp_path: Path):
@@ -34,7 +40,7 @@ def test_a_slower_benchmark_is_worse_in_rates_and_in_times(tmp_path: Path):
     assert rate.direction == wait.direction == "worse"
     assert rate.change == pytest.approx(-0.5, abs=0.03) and wait.change == pytest.approx(1.0, abs=0.1)
     assert rate.a > rate.b and (rate.values_a, rate.values_b, rate.unit) == (1, 1, "IOPS")
-    assert compare(a, b).changes[0].benchmark == "fio", "the largest worsening comes first"
+    assert compare(a, b).changes[0].benchmark == "fio", "the largest change comes first"
     faster = {(c.benchmark, c.indicator): c.direction for c in compare(b, a).changes}
     assert faster["fio", "read_iops"] == "better"
 
@@ -83,7 +89,9 @@ def test_other_parameters_are_not_comparable_and_named(tmp_path: Path):
 def test_what_only_one_run_has_is_said(tmp_path: Path):
     a, b = pair(tmp_path, replace(BASE, nodes=4), nodes=2)
     items = {item.item: item.reason for item in compare(a, b).not_comparable}
-    assert items["mlperf_gpt3/step_time [s] at 4 nodes"] == f"1 value only in {a.run_id}"
+    reason = f"2 values only in {a.run_id}: step_time [s], tokens_per_s_per_gpu [tokens/s]"
+    assert items["mlperf_gpt3 at 4 nodes"] == reason
+    assert len(items) == len(compare(a, b).not_comparable), "one line for a benchmark and rung"
 
 
 def test_clusters_origins_and_devices_are_never_compared_in_silence(tmp_path: Path):
@@ -95,7 +103,7 @@ def test_clusters_origins_and_devices_are_never_compared_in_silence(tmp_path: Pa
     for words in ("different clusters: local and sim", "different devices: cpu and gpu", "different suites"):
         assert words in text
     assert "is measured and" in text and "say nothing about hardware" in text
-    assert all(f"! {warning}" in found.text() for warning in found.warnings)
+    assert all(f"! {warning}" in text_of(found) for warning in found.warnings)
 
 
 def test_what_differs_around_the_runs_is_said(tmp_path: Path):
@@ -126,6 +134,73 @@ def test_the_comparison_is_plain_data_and_a_table(tmp_path: Path):
     first = data["changes"][0]
     assert (data["run_a"], data["run_b"]) == (a.run_id, b.run_id)
     assert first["significant"] is True and first["direction"] == "worse"
-    lines = found.text().splitlines()
+    lines = text_of(found).splitlines()
     assert lines[0] == f"{a.run_id} → {b.run_id}"
     assert any("fio read_iops [IOPS] at 1 node" in line and "-50" in line and "worse" in line for line in lines)
+
+
+def test_a_shift_within_the_suites_tolerance_is_the_same(tmp_path: Path):
+    a, b = pair(tmp_path, speed={"hpl_mxp": 0.98})
+    found = compare(a, b)
+    assert found.tolerance == 0.03
+    assert {c.direction for c in found.changes if c.benchmark == "hpl_mxp"} == {"same"}
+    assert "same: " in text_of(found) or "no change in" in text_of(found)
+    assert not [line for line in text_of(found).splitlines() if "hpl_mxp effective_flops" in line]
+
+
+def test_the_largest_change_is_shown_whichever_its_direction(tmp_path: Path):
+    base = replace(BASE, nodes=8)
+    a, b = pair(tmp_path, base, speed={"nccl_tests": 0.9, "fio": 3.0})
+    lines = text_of(compare(a, b)).splitlines()
+    rows = [line for line in lines if " worse" in line or " better" in line]
+    assert rows[0].split()[0] == "fio" and " better" in rows[0]
+    assert any("nccl_tests" in row and " worse" in row for row in rows)
+    assert max(map(len, rows)) <= 150
+
+
+def test_many_rows_of_one_direction_hide_none_of_the_other():
+    def change(number: int, new: float) -> Change:
+        return Change(
+            benchmark="fio", indicator="read_iops", node_count=1, node=None, params=json.dumps({"job": number}),
+            unit="IOPS", a=100.0, b=new, values_a=1, values_b=1, change=new / 100 - 1, tolerance=0.03,
+            direction="worse" if new < 100 else "better", p_value=None,
+        )  # fmt: skip
+
+    changes = (*(change(n, 50.0) for n in range(60)), *(change(n, 110.0) for n in range(60, 80)))
+    found = Comparison(
+        run_a="a", run_b="b", word_a="", word_b="", warnings=(), settings=(), surroundings=(), tolerance=0.03,
+        changes=changes, worst=(), not_comparable=(),
+    )  # fmt: skip
+    text = text_of(found)
+    assert (text.count("  worse"), text.count("  better")) == (30, 10)
+    assert "40 of 80 rows that moved (60 worse, 20 better)" in text
+
+
+def test_one_bad_group_is_seen_though_the_median_stands(tmp_path: Path):
+    base = Scenario(cluster="h100", nodes=12, device=Device.GPU)
+    a, b = pair(tmp_path, base, slow_nodes={"n0003": 0.6})
+    found = compare(a, b)
+    key = ("hpl_mxp", "effective_flops", 1)
+    (median,) = [c for c in found.changes if (c.benchmark, c.indicator, c.node_count) == key]
+    (worst,) = [c for c in found.worst if (c.benchmark, c.indicator, c.node_count) == key]
+    assert (median.direction, worst.direction) == ("same", "worse")
+    assert worst.place == "worst of 12 nodes (n0003)" and worst.change == pytest.approx(-0.4, abs=0.05)
+    assert any("hpl_mxp effective_flops" in line and "n0003" in line for line in text_of(found).splitlines())
+    assert [item["place"] for item in found.to_plain()["worst"]] == [change.place for change in found.worst]
+
+
+def test_verdicts_and_settings_are_in_the_head(tmp_path: Path):
+    a, b = pair(tmp_path, omitted=("mlperf_bert",))
+    lines = text_of(compare(a, b)).splitlines()
+    assert (
+        lines[1] == f"  A: {JudgedRun(a).verdict.value}, the gate is {'open' if JudgedRun(a).gate_open else 'closed'}"
+    )
+    assert "  ≠ omitted: none → mlperf_bert" in lines
+
+
+def test_a_table_says_the_parameters_that_tell_rows_apart(tmp_path: Path):
+    a, b = pair(tmp_path, params={}, speed={"mlperf_gpt3": 0.5, "nccl_tests": 0.5})
+    rows = [line for line in text_of(compare(a, b)).splitlines() if " worse" in line]
+    assert any("nccl_tests" in row and "iB" in row for row in rows)
+    training = [row for row in rows if "mlperf_gpt3" in row]
+    assert training and not any("layers" in row or "hidden" in row for row in training)

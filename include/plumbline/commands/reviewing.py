@@ -79,6 +79,7 @@ def add_commands(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def _compare(chosen: argparse.Namespace) -> int:
     from plumbline.tracking.comparison import compare  # noqa: PLC0415
+    from plumbline.tracking.comparison_text import comparison_lines  # noqa: PLC0415
 
     runs = named_run(chosen.a), named_run(chosen.b)
     for run in runs:
@@ -86,7 +87,8 @@ def _compare(chosen: argparse.Namespace) -> int:
             what = f"{problem['path']} is {problem['problem']} since the seal: see plumbline verify"
             print(f"warning: {run.run_id}: {what}", file=sys.stderr)
     found = compare(*runs)
-    print(json.dumps(found.to_plain(), indent=1, ensure_ascii=False) if chosen.json else found.text())
+    text = json.dumps(found.to_plain(), indent=1, ensure_ascii=False) if chosen.json else None
+    print("\n".join(comparison_lines(found)) if text is None else text)
     return ExitCode.OK
 
 

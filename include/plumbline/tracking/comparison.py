@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from plumbline.amounts import plural
 from plumbline.errors import ConfigError
-from plumbline.model import Better, canonical_json, to_plain
+from plumbline.model import Better, to_plain
+from plumbline.tracking.comparability import asked_otherwise, differing_settings, warnings, word
 from plumbline.tracking.history import rows_of
 from plumbline.tracking.judged_run import JudgedRun
 from plumbline.tracking.run_directory import RunDirectory
@@ -20,21 +22,24 @@ from plumbline.tracking.surroundings import differences, surroundings
 P_LIMIT = 0.01
 """Below this a difference is called significant; low, because hundreds of values are compared at once."""
 SAME = 1e-9
-"""A smaller relative change is none: rounding of the same number."""
+"""A smaller shift is none: rounding of the same number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One value in run a and in run b: medians over repeats, and over places where `node` is None.
+    """One value in run a and in run b: medians over repeats, and over places where `node` and `place` are None.
 
     `change` is (b - a) ÷ |a|, None where a is 0. `direction` is better, worse, same, or changed where the indicator
-    has no good direction. `p_value` is None where too few values exist for a statement; see `significance`.
+    has no good direction; same is a shift of at most `tolerance`, or of the step in which the tool prints the value.
+    `place` names the places whose value this is, where it is the worst of several. `p_value` is None where too few
+    values exist for a statement; see `significance`.
     """
 
     benchmark: str
     indicator: str
     node_count: int
     node: str | None
+    place: str | None = None
     params: str
     unit: str
     a: float
@@ -42,8 +47,19 @@ class Change:
     values_a: int
     values_b: int
     change: float | None
+    tolerance: float
     direction: str
     p_value: float | None
+
+    @property
+    def shift(self) -> float:
+        """The difference as a part of the larger value: as large from a to b as from b to a, 0 to 2."""
+        return shift(self.a, self.b)
+
+    @property
+    def score(self) -> float:
+        """The shift in tolerances."""
+        return self.shift / max(self.tolerance, SAME)
 
     @property
     def significant(self) -> bool | None:
@@ -61,26 +77,32 @@ class NotComparable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Changes from run a to run b, the largest worsening first; and everything that limits their meaning."""
+    """Changes from run a to run b, the largest in tolerances first; and everything that limits their meaning."""
 
     run_a: str
     run_b: str
+    word_a: str
+    word_b: str
+    """Verdict and gate, such as 'FAIL, the gate is closed'."""
     warnings: tuple[str, ...]
+    settings: tuple[str, ...]
+    """What differs in what the runs were asked for, such as 'node_counts: ladder → 1,2'."""
     surroundings: tuple[str, ...]
     """What differs in hardware, software and tool versions."""
+    tolerance: float
+    """The shift that neither suite warns at; that of an indicator which is known to scatter more is its own."""
     changes: tuple[Change, ...]
+    worst: tuple[Change, ...]
+    """The worst place of each value that several places have: one bad group doesn't move their median."""
     not_comparable: tuple[NotComparable, ...]
 
     def to_plain(self) -> dict[str, Any]:
         """Give JSON-ready data."""
         data: dict[str, Any] = to_plain(self)
-        for item, change in zip(data["changes"], self.changes, strict=True):
-            item["significant"] = change.significant
+        for name, changes in (("changes", self.changes), ("worst", self.worst)):
+            for item, change in zip(data[name], changes, strict=True):
+                item["significant"] = change.significant
         return data
-
-    def text(self) -> str:
-        """Give a table for the terminal."""
-        return "\n".join(_lines(self))
 
 
 Key = tuple[str, str, str, str, int, str]
@@ -99,18 +121,26 @@ def compare_judged(a: JudgedRun, b: JudgedRun, left: Mapping[Key, Places], right
     for run, rows in ((a, left), (b, right)):
         if not rows:
             raise ConfigError(f"{run.run_id} has no valid measurement: there is nothing to compare")
-    settings = _differing_settings(a, b)
+    settings = differing_settings(a, b)
     apart = [NotComparable(item=name, reason=reason) for name, reason in settings.items()]
     left = {key: places for key, places in left.items() if key[0] not in settings}
     right = {key: places for key, places in right.items() if key[0] not in settings}
-    changes = [_change(key, None, left[key], right[key]) for key in left.keys() & right.keys()]
+    tolerance = _tolerances(a, b)
+    common = left.keys() & right.keys()
+    changes = [_change(key, None, left[key], right[key], tolerance(key)) for key in common]
+    worst = [found for key in common if (found := _worst(key, left[key], right[key], tolerance(key)))]
     apart += _unmatched(left, right, a.run_id, b.run_id)
     return Comparison(
         run_a=a.run_id,
         run_b=b.run_id,
-        warnings=tuple(_warnings(a, b)),
+        word_a=word(a),
+        word_b=word(b),
+        warnings=tuple(warnings(a, b)),
+        settings=tuple(asked_otherwise(a, b)),
         surroundings=tuple(differences(surroundings(a.launches), surroundings(b.launches))),
-        changes=tuple(sorted(changes, key=_worst_first)),
+        tolerance=_suites_tolerance(a, b),
+        changes=tuple(sorted(changes, key=_largest_first)),
+        worst=tuple(sorted(worst, key=_largest_first)),
         not_comparable=tuple(apart),
     )
 
@@ -144,7 +174,45 @@ def values_by_key(run: RunDirectory) -> dict[Key, Places]:
     return found
 
 
-def _change(key: Key, node: str | None, left: Places, right: Places) -> Change:
+def _suites_tolerance(a: JudgedRun, b: JudgedRun) -> float:
+    return max(run.suite.baseline.warn_tolerance for run in (a, b))
+
+
+def _tolerances(a: JudgedRun, b: JudgedRun) -> Callable[[Key], float]:
+    """Give what finds the shift that is no news: what the suites warn at, or the scatter that references know of."""
+    from plumbline.references.reference import references_from  # noqa: PLC0415 - imports every benchmark
+    from plumbline.validation.limits import known_scatter  # noqa: PLC0415 - imports what reads history
+
+    least = _suites_tolerance(a, b)
+    sealed = [(run.run.read_evidence("references").get("references"), run.profile) for run in (a, b)]
+    known = [known_scatter(references_from(references), profile) for references, profile in sealed if references]
+
+    @cache
+    def of_indicator(benchmark: str, version: str, indicator: str, node_count: int) -> float:
+        return max([least, *(scatter(benchmark, version, indicator, node_count).warn for scatter in known)])
+
+    return lambda key: of_indicator(key[0], key[1], key[2], key[4])
+
+
+def _worst(key: Key, left: Places, right: Places, tolerance: float) -> Change | None:
+    """Compare the worst place of either run; None where one has a single place, or no direction is bad."""
+    good = better(key[0], key[2])
+    if good is Better.NEITHER or min(len(left), len(right)) < 2:
+        return None
+    pick = min if good is Better.HIGHER else max
+    old, new = (pick(places, key=lambda place: statistics.median(places[place])) for places in (left, right))
+    found = _change(key, None, {old: left[old]}, {new: right[new]}, tolerance)
+    what = "groups" if new[1] is None else "GPUs" if new[2] is not None else "nodes"
+    name = f"group {new[0]}" if new[1] is None else new[1] if new[2] is None else f"{new[1]} GPU {new[2]}"
+    return replace(found, place=f"worst of {len(right)} {what} ({name})", p_value=None)
+
+
+def shift(a: float, b: float) -> float:
+    """Give the difference as a part of the larger value; a rate that falls by it is a time that grows likewise."""
+    return abs(b - a) / max(abs(a), abs(b), 1e-300)
+
+
+def _change(key: Key, node: str | None, left: Places, right: Places, tolerance: float = SAME) -> Change:
     benchmark, _, indicator, unit, node_count, params = key
     old = statistics.median(statistics.median(values) for values in left.values())
     new = statistics.median(statistics.median(values) for values in right.values())
@@ -154,6 +222,7 @@ def _change(key: Key, node: str | None, left: Places, right: Places) -> Change:
         indicator=indicator,
         node_count=node_count,
         node=node,
+        tolerance=tolerance,
         params=params,
         unit=unit,
         a=old,
@@ -161,23 +230,31 @@ def _change(key: Key, node: str | None, left: Places, right: Places) -> Change:
         values_a=sum(len(values) for values in left.values()),
         values_b=sum(len(values) for values in right.values()),
         change=change,
-        direction=_direction(better(benchmark, indicator), old, new),
+        direction=_direction(benchmark, indicator, old, new, tolerance),
         p_value=significance(left, right),
     )
 
 
 def better(benchmark: str, indicator: str) -> Better:
     """Give an indicator's good direction; one that this version of Plumbline no longer knows has none."""
+    return _known(benchmark, indicator)[0]
+
+
+@cache
+def _known(benchmark: str, indicator: str) -> tuple[Better, float]:
+    """Give an indicator's good direction and the step in which the tool prints it, in its unit."""
     from plumbline.indicators import indicator as look_up  # noqa: PLC0415 - imports every benchmark
 
     try:
-        return look_up(benchmark, indicator).better
+        found = look_up(benchmark, indicator)
     except ConfigError:
-        return Better.NEITHER
+        return Better.NEITHER, 0.0
+    return found.better, found.resolution
 
 
-def _direction(good: Better, old: float, new: float) -> str:
-    if abs(new - old) <= SAME * max(abs(old), abs(new)):
+def _direction(benchmark: str, indicator: str, old: float, new: float, tolerance: float) -> str:
+    good, step = _known(benchmark, indicator)
+    if shift(old, new) <= max(tolerance, SAME) or abs(new - old) <= step * (1 + SAME):
         return "same"
     if good is Better.NEITHER:
         return "changed"
@@ -202,121 +279,49 @@ def significance(left: Places, right: Places) -> float | None:
 def _worst_first(change: Change) -> tuple[int, float, str]:
     rank = {"worse": 0, "changed": 1, "better": 2, "same": 3}[change.direction]
     size = float("inf") if change.change is None else abs(change.change)
-    name = f"{change.benchmark} {change.indicator} {change.node_count:06d} {change.params} {change.node}"
-    return rank, -size, name
+    return rank, -size, _name(change)
 
 
-# -- what can't be compared ------------------------------------------------------------------------------------------
+def _name(change: Change) -> str:
+    return f"{change.benchmark} {change.indicator} {change.node_count:06d} {change.params} {change.node}"
 
 
-def _warnings(a: JudgedRun, b: JudgedRun) -> Iterator[str]:
-    for name, left, right in (
-        ("clusters", a.cluster, b.cluster),
-        ("suites", a.suite_name, b.suite_name),
-        ("devices", a.device.value, b.device.value),
-        ("accelerators", a.profile.accelerator.model, b.profile.accelerator.model),
-        ("fabrics", a.profile.fabric.name, b.profile.fabric.name),
-    ):
-        if left != right:
-            yield f"different {name}: {left} and {right}"
-    if a.origin is not b.origin:
-        yield (
-            f"{a.run_id} is {a.origin.value} and {b.run_id} is {b.origin.value}: "
-            "the differences say nothing about hardware"
-        )
-
-
-def _differing_settings(a: JudgedRun, b: JudgedRun) -> dict[str, str]:
-    """Give benchmark → what differs in its version or parameters, for benchmarks that are in both plans."""
-    left, right = _settings(a), _settings(b)
-    found = {}
-    for name in sorted(left.keys() & right.keys()):
-        (old_version, old), (new_version, new) = left[name], right[name]
-        if old_version != new_version:
-            found[name] = f"benchmark version {old_version} → {new_version}"
-            continue
-        differing = [
-            f"{key}: {_setting(old.get(key))} → {_setting(new.get(key))}"
-            for key in sorted({*old, *new})
-            if old.get(key) != new.get(key) and not _selects(key, old.get(key), new.get(key))
-        ]
-        if differing:
-            found[name] = f"parameters differ: {'; '.join(differing)}"
-    return found
-
-
-def _settings(run: JudgedRun) -> dict[str, tuple[str, Mapping[str, Any]]]:
-    return {spec.benchmark: (spec.benchmark_version, spec.params) for spec in run.plan.launches}
-
-
-def _selects(key: str, old: Any, new: Any) -> bool:
-    """Say whether a parameter only chooses which rows there are; the rows that both have stay comparable."""
-    lists = any(isinstance(value, str) and "," in value for value in (old, new))
-    return lists or key in _SELECTING
-
-
-_SELECTING = ("operations", "operation", "jobs", "min_bytes", "max_bytes", "size_count")
-
-
-def _setting(value: Any) -> str:
-    return "absent" if value is None else canonical_json(value)
+def _largest_first(change: Change) -> tuple[bool, float, str]:
+    return change.direction == "same", -change.score, _name(change)
 
 
 def _unmatched(left: Mapping[Key, Any], right: Mapping[Key, Any], a: str, b: str) -> list[NotComparable]:
-    """Name what only one run has, put together by benchmark, indicator and node count."""
-    found: dict[tuple[str, int, str], int] = {}
+    """Name what only one run has, put together by benchmark and node count."""
+    found: dict[tuple[str, int, str], list[str]] = {}
     for keys, run in ((left.keys() - right.keys(), a), (right.keys() - left.keys(), b)):
         for benchmark, _, indicator, unit, node_count, _ in keys:
-            item = (f"{benchmark}/{indicator} [{unit}]", node_count, run)
-            found[item] = found.get(item, 0) + 1
+            found.setdefault((benchmark, node_count, run), []).append(f"{indicator} [{unit}]")
     return [
-        NotComparable(item=f"{name} at {plural(nodes, 'node')}", reason=f"{plural(count, 'value')} only in {run}")
-        for (name, nodes, run), count in sorted(found.items())
+        NotComparable(
+            item=f"{name} at {plural(nodes, 'node')}",
+            reason=f"{plural(len(values), 'value')} only in {run}: {_some(sorted(set(values)))}",
+        )
+        for (name, nodes, run), values in sorted(found.items())
     ]
 
 
-# -- text ------------------------------------------------------------------------------------------------------------
-
-_SHOWN_CHANGES = 40
-
-
-def _lines(found: Comparison) -> Iterator[str]:
-    yield f"{found.run_a} → {found.run_b}"
-    for warning in found.warnings:
-        yield f"  ! {warning}"
-    for line in found.surroundings:
-        yield f"  ~ {line}"
-    moved = [c for c in found.changes if c.direction != "same"]
-    if not moved:
-        yield f"  no change in {plural(len(found.changes), 'value')}"
-    cells: list[tuple[str, ...]] = [("value", found.run_a[:15], found.run_b[:15], "change", "", "chance")]
-    cells += [_cells(change) for change in moved[:_SHOWN_CHANGES]]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
-    for row in cells if moved else ():
-        left = row[0].ljust(widths[0])
-        yield ("  " + left + "".join(f"  {cell:>{w}}" for cell, w in zip(row[1:], widths[1:], strict=True))).rstrip()
-    if len(moved) > _SHOWN_CHANGES:
-        yield f"  … and {len(moved) - _SHOWN_CHANGES} more (--json shows all)"
-    for item in found.not_comparable:
-        yield f"  not comparable: {item.item}: {item.reason}"
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (" …" if len(names) > 3 else "")
 
 
-def _cells(change: Change) -> tuple[str, ...]:
-    return (
-        describe(change),
-        f"{change.a:.4g}",
-        f"{change.b:.4g}",
-        "" if change.change is None else f"{change.change:+.1%}",
-        change.direction,
-        "" if change.p_value is None else f"p {change.p_value:.2g}",
-    )
+# -- names -----------------------------------------------------------------------------------------------------------
 
 
-def describe(change: Change) -> str:
-    """Name what changed for people: 'nccl_tests bus_bandwidth [GB/s] at 4 nodes, message_bytes 1048576'."""
+def describe(change: Change, only: Collection[str] | None = None) -> str:
+    """Name what changed for people: 'nccl_tests bus_bandwidth [GB/s] at 4 nodes, message_bytes 1048576'.
+
+    `only` names the parameters that are said; None says all.
+    """
     parts = [f"{change.benchmark} {change.indicator} [{change.unit}] at {plural(change.node_count, 'node')}"]
     parts += [f"node {change.node}"] if change.node else []
-    parts += _params_in_words(json.loads(change.params))
+    params = json.loads(change.params)
+    parts += _params_in_words({key: value for key, value in params.items() if only is None or key in only})
+    parts += [change.place] if change.place else []
     return ", ".join(parts)
 
 
