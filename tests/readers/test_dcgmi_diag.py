@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 
 import pytest
 from hypothesis import given, settings
@@ -167,6 +168,32 @@ def test_several_nodes_of_mndiag():
 @pytest.mark.parametrize("text", [OLD, NEW], ids=["dcgm3", "dcgm4"])
 def test_wrapping_changes_no_value(change, text):
     assert outcome(reader, change(text)).rows() == outcome(reader, text).rows()
+
+
+def failing(text):
+    failed = re.sub('("status" ?: ?)"Pass"', r'\1"Fail"', text)
+    assert failed != text
+    return failed
+
+
+@pytest.mark.parametrize("text", [OLD, NEW], ids=["dcgm3", "dcgm4"])
+def test_a_second_run_is_never_lost(text):
+    whole, bad = outcome(reader, NEW), failing(text)
+    assert whole.status is Status.COMPLETE
+    for prefix in ("", "1: ", "[1,1]<stdout>:", "node2: "):
+        lines = "".join(prefix + line for line in bad.splitlines(keepends=True))
+        assert outcome(reader, f"{NEW}\n{lines}").status is Status.FAILED
+        assert outcome(reader, f"{lines}\n{NEW}").status is Status.FAILED
+        half = lines[: lines.rindex('"Fail"') + 3]
+        for both in (f"{NEW}\n{half}", f"{NEW}\n{half}\nKilled\n", f"{half}\n{NEW}"):
+            read = outcome(reader, both)
+            assert read.status is Status.INCOMPLETE
+            assert read.rows() == whole.rows()
+
+
+def test_a_document_beside_a_whole_one_that_holds_no_diagnostic():
+    strange = json.dumps({"DCGM Diagnostic": [{"category": "Deployment"}]})
+    assert outcome(reader, f"{NEW}\n{strange}\n").status is Status.INCOMPLETE
 
 
 @pytest.mark.parametrize(

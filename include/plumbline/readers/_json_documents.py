@@ -6,55 +6,93 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from plumbline.readers.framing import strip_document
+from plumbline.readers.framing import join_parts, strip_prefix
 
 _WORK = 16
 """How many times the text's length may be scanned in vain before the search is given up."""
 _DECODER = json.JSONDecoder(parse_constant=lambda _name: None)
+_LONGEST_BEGIN = 256
+_OPEN_STRING = "Unterminated string"
+"""What the decoder says of a string that runs to the text's end; it gives the place where the string begins."""
 
 
 class Documents:
-    """The outermost JSON objects of a text that have `key` in theirs, in order, each read when it is asked for.
+    """The outermost JSON objects of a text that have one of `keys` in theirs, in order, each read when it is asked for.
 
-    Where there is none, line prefixes of collectors are taken off and the search is repeated. `cut` says, once all
-    were given, whether one that never closes was met.
+    Whatever stands between them and has a key's name in it is searched once more without the line prefixes of
+    collectors. `cut` says, once all were given, whether something is there that begins as such an object and is none:
+    one that can't be read though a key, or one of the `marks` that only such objects have, stands in what could be
+    read of it; one that has such a mark and no key; or one that only began where the text ends.
     """
 
-    def __init__(self, text: str, key: str) -> None:
-        """Look at nothing yet."""
+    def __init__(self, text: str, *keys: str, marks: tuple[str, ...] = ()) -> None:
+        """Look at nothing yet. Keys are as they stand in the text, with their quotes."""
         self.cut = False
-        self._text, self._key = text, key
+        self._text, self._keys, self._marks = text, keys, (*keys, *marks)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Give the objects."""
-        there = False
-        for document in self._scan(self._text):
-            there = True
-            yield document
-        if not there and self._key in self._text and "\n" in self._text:
-            cut, self.cut = self.cut, False
-            for document in self._scan(strip_document(self._text)):
-                there = True
-                yield document
-            self.cut = self.cut if there else cut
+        begin, broken = 0, False
+        for found in self._scan(self._text):
+            if found is None:
+                broken = True
+                continue
+            value, start, end = found
+            yield from self._between(begin, start, broken=broken)
+            yield value
+            begin, broken = end, False
+        yield from self._between(begin, len(self._text), broken=broken or self._only_began())
 
-    def _scan(self, text: str) -> Iterator[dict[str, Any]]:
+    def _only_began(self) -> bool:
+        """Say whether the text ends before the first key of an object was written out."""
+        _, brace, begun = self._text[-_LONGEST_BEGIN:].rpartition("{")
+        return bool(brace) and any(mark.startswith(begun.strip()) for mark in self._marks)
+
+    def _between(self, start: int, end: int, *, broken: bool) -> Iterator[dict[str, Any]]:
+        """Give the objects of a part without an object, whose lines may have prefixes; `broken`: one could not be read.
+
+        Where taking them off shows an object, only what is broken then is.
+        """
+        if _first(self._text, [key.strip('"') for key in self._keys], start, end) is not None:
+            part = self._text[start:end]
+            bare = "\n".join(strip_prefix(line, hosts=True) for line in join_parts(part.splitlines()))
+            there = broken_there = False
+            for found in self._scan(bare) if bare != part else ():
+                if found is None:
+                    broken_there = True
+                else:
+                    there = True
+                    yield found[0]
+            broken = broken_there if there else broken or broken_there
+        self.cut = self.cut or broken
+
+    def _scan(self, text: str) -> Iterator[tuple[dict[str, Any], int, int] | None]:
+        """Give the objects with their places, None where one can't be read."""
         budget = _WORK * len(text) + 4096
-        last = text.rfind(self._key)
+        last = max((text.rfind(mark) for mark in self._marks), default=-1)
         position = text.find("{")
         while 0 <= position <= last and budget > 0:
+            end = position + 1
             try:
                 value, end = _DECODER.raw_decode(text, position)
             except json.JSONDecodeError as error:
                 budget -= error.pos - position + 16
-                if error.pos >= len(text.rstrip()) - 1 and text.find(self._key, position) >= 0:
-                    self.cut = True
-                end = position + 1
+                open_string = error.msg.startswith(_OPEN_STRING)
+                if open_string or _first(text, self._marks, position, error.pos) is not None:
+                    yield None
             except (ValueError, RecursionError):
                 budget -= 4096
-                end = position + 1
+                yield None
             else:
-                if isinstance(value, dict) and text.find(self._key, position, end) >= 0:
-                    yield value
+                if _first(text, self._keys, position, end) is not None:
+                    yield value, position, end
+                elif _first(text, self._marks, position, end) is not None:
+                    yield None
             position = text.find("{", end)
-        self.cut = self.cut or budget <= 0
+        if 0 <= position <= last:
+            yield None
+
+
+def _first(text: str, words: tuple[str, ...] | list[str], start: int, end: int) -> int | None:
+    """Give where the first of the words that stands in a part of a text stands there."""
+    return next((at for word in words if (at := text.find(word, start, end)) >= 0), None)

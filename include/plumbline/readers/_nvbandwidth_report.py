@@ -17,27 +17,58 @@ _BANNER = {
     "Driver Version": "driver",
     "Hostname": "hostname",
 }
+_CHANGING = ("testcases", "error", "warning")
+"""What may be another in the next report of one run."""
 _PARTS = {"read": ("_read1", "_read2", "_total"), "write": ("_write1", "_write2", "_total")}
 
 
 def read_report(text: str, outcome: Outcome, most_bytes: int) -> None:
     """Add what a report says to an outcome. A report that was cut adds a problem only."""
-    found = Documents(text[:most_bytes], '"nvbandwidth"')
-    objects = list(found)
-    if not objects:
-        if '"nvbandwidth"' in text:
+    found = Documents(text[:most_bytes], '"nvbandwidth"', marks=('"testcases"',))
+    roots = [document.get("nvbandwidth") for document in found]
+    if not roots:
+        if found.cut or '"nvbandwidth"' in text:
             outcome.touched = True
             outcome.problems.append("the report is cut short")
         return
-    # An error on the way prints the report once more when it is whole: the last one tells all.
-    root = objects[-1].get("nvbandwidth")
     outcome.touched = True
-    if found.cut or not isinstance(root, dict):
+    if found.cut or not all(isinstance(root, dict) for root in roots):
         outcome.problems.append("the report is damaged or cut")
-    if not isinstance(root, dict):
-        return
-    outcome.ended = True
-    _head(root, outcome)
+    if len(text) > most_bytes:
+        outcome.problems.append(f"the report is longer than {most_bytes} bytes")
+    whole = [root for root in roots if isinstance(root, dict)]
+    for root, following in zip(whole, [*whole[1:], None], strict=True):
+        if following is None or not _is_continued(root, following):
+            outcome.ended = True
+            _head(root, outcome)
+            _cases(root, outcome)
+
+
+def _is_continued(root: dict[str, Any], following: dict[str, Any]) -> bool:
+    """Say whether the next report is this one with more in it, and this one's errors, none of which is taken back.
+
+    On an error nvbandwidth prints its report, and once more when it is whole.
+    Source: NVIDIA/nvbandwidth, json_output.cpp.
+    """
+    told, again = root.get("testcases", []), following.get("testcases", [])
+    if not isinstance(told, list) or not isinstance(again, list) or len(told) > len(again):
+        return False
+    head = {**following, **dict.fromkeys(_CHANGING)} == {**root, **dict.fromkeys(_CHANGING)}
+    takes_back = bool(root.get("error")) and not following.get("error")
+    return head and not takes_back and told[:-1] == again[: max(len(told) - 1, 0)] and _may_become(told, again)
+
+
+def _may_become(told: list[Any], again: list[Any]) -> bool:
+    """Say whether the last test of a report may have become what the next one tells: it ran, or ended as it did."""
+    if not told or told[-1] == again[len(told) - 1]:
+        return True
+    one, other = told[-1], again[len(told) - 1]
+    if not isinstance(one, dict) or not isinstance(other, dict) or one.get("name") != other.get("name"):
+        return False
+    return one.get("status") == "Running" or (one.get("status") != "Passed" and other.get("status") != "Passed")
+
+
+def _cases(root: dict[str, Any], outcome: Outcome) -> None:
     tests = root.get("testcases")
     for case in tests if isinstance(tests, list) else []:
         if isinstance(case, dict):

@@ -80,6 +80,8 @@ _REFUSED = re.compile(
     r".{1,200}|dcgmi: (?:command )?not found.{0,40})$",
     re.MULTILINE,
 )
+_KEYS = tuple(f'"{root}"' for root in ROOTS)
+_MARKS = ('"test_categories"', '"test_summary"', '"gpu_ids"')
 _MOST_WARNINGS = 200
 _RANKS = ("pass", "skip", "not_run", "warn", "fail")
 """Which of several diagnoses is the worst."""
@@ -103,14 +105,17 @@ def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
         yield Fact("runtime_error", refused[1].strip())
         yield Completeness(NAME, Status.NOT_STARTED, {}, {"tests": 0}, refused[1].strip())
         return
-    documents, book, numbering = Documents(text, "Diagnostic"), _Book(expect), Numbering()
+    documents, book, numbering = Documents(text, *_KEYS, marks=_MARKS), _Book(expect), Numbering()
+    unread = ""
     for document in documents:
+        runs = book.runs
         for diagnosis in diagnoses_in(document):
             place = numbering.number({})
             yield from numbering.add([item for result in diagnosis.results for item in _readings(result, place)])
             book.enter(diagnosis)
         book.enter_document(document)
-    cut = "a JSON document stops before its end" if documents.cut else ""
+        unread = unread or ("" if book.runs > runs else "a JSON document names the diagnostic and holds none")
+    cut = "a JSON document stops before its end" if documents.cut else unread
     if HEADER.search(text) or (book.worst is not None and SECTION.search(text)):
         for diagnosis, lacks in tables_in(text):
             place = numbering.number({})

@@ -167,7 +167,7 @@ def _find(text: str) -> _Found:
 
 
 def _take_json(found: _Found, text: str) -> None:
-    documents = Documents(text, '"kind"')
+    documents = Documents(text, '"kind"', marks=('"apiVersion"',))
     for document in documents:
         _take(found, document)
     if documents.cut and '"apiVersion"' in text:
