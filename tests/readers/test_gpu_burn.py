@@ -115,6 +115,42 @@ def test_old_versions_part_gpus_by_slashes(line: str, rates: list[int]) -> None:
     assert Output(good).end.status is Status.COMPLETE
 
 
+def test_a_run_that_was_cut_is_missed_beside_a_whole_one() -> None:
+    whole = text("good.txt")
+    lines = whole.splitlines(keepends=True)
+    alone = {(r.indicator, r.value, r.params["gpu"]) for r in Output(whole).readings}
+    for kept in range(1, len(lines) - 2):
+        cut = "".join(lines[:kept])
+        for place, both in enumerate((cut + whole, whole + cut)):
+            output = Output(both)
+            assert output.end.status is Status.INCOMPLETE, kept
+            if not place:
+                assert output.facts["duration_s"] == 60
+            assert output.end.reason.startswith(f"run {place}: "), output.end.reason
+            at = {"run": 1 - place}
+            assert {
+                (r.indicator, r.value, r.params["gpu"]) for r in output.readings if at.items() <= r.params.items()
+            } == alone
+
+
+def test_progress_that_goes_back_is_another_run() -> None:
+    lines = text("good.txt").splitlines(keepends=True)
+    progress = [line for line in lines if "proc'd" in line]
+    output = Output("".join([*progress[:3], *lines[lines.index(progress[0]) :]]))
+    assert output.end.reason == "run 0: it stops before the verdict"
+    assert output.value("iterations", gpu=0, run=1) == 2240
+
+
+def test_what_each_process_of_a_run_prints_again_is_no_other_run() -> None:
+    """Standard output into a pipe: what stood in the buffer when a process began comes again with its own lines."""
+    lines = text("good.txt").splitlines(keepends=True)
+    start, listed, first, second = lines[:2], lines[2:4], lines[4:6], lines[6:8]
+    piped = "".join([*listed, *lines[8:13], *start, *first, *start, *second, *start, *lines[13:]])
+    assert Output(piped, gpus=2, duration_s=60, precision="floats").end.status is Status.COMPLETE
+    output = Output("".join([*listed, *lines]))  # somebody listed the GPUs before
+    assert output.end.status is Status.COMPLETE, output.end.reason
+
+
 def test_a_gpu_that_did_nothing_is_not_ok() -> None:
     idle = text("good.txt").replace("280 (47650", "0 (0").replace("1120 (47702", "0 (0").replace("1960 (47698", "0 (0")
     output = Output(idle)

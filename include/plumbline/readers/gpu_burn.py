@@ -65,8 +65,9 @@ _ALL_DONE, _ALL_ERRORS, _ALL_TEMPERATURES = (
 _LISTED = re.compile(r"GPU (\d{1,4}): (?P<name>.{1,200}?) \(UUID: (?P<uuid>[\w-]{1,80})\)")
 _TESTED = re.compile(r"Tested (\d{1,4}) GPUs?:")
 _VERDICT = re.compile(r"GPU (\d{1,4}): (OK|FAULTY)")
-_USING = re.compile(r"Initialized device \d+ with .*, using (FLOATS|DOUBLES)(, using Tensor Cores)?")
+_USING = re.compile(r"Initialized device (\d{1,4}) with .*, using (FLOATS|DOUBLES)(, using Tensor Cores)?")
 _DURATION = re.compile(r"Burning for (\d{1,9}) seconds")
+_COMPARING = "Using compare file"
 _FAULTS = (
     "Couldn't init", "Failure during compute", "No CUDA devices", "No clients are alive", "Could not invoke",
     "cuInit returned", "terminate called", "Segmentation fault", "error while loading shared libraries",
@@ -75,6 +76,8 @@ _HARMLESS = "Could not invoke"
 """Only the temperatures are missing then."""
 _MOST_MESSAGES = 50
 _MOST_GPUS = 1024
+_MOST_BEGUN = 1000
+"""Runs without a verdict beyond so many are one: two programs that print at once look like many that stop."""
 
 
 @dataclass(slots=True)
@@ -111,6 +114,12 @@ class _Burn:
 
     gpus: dict[int, _Gpu] = field(default_factory=dict)
     listed: list[dict[str, str]] = field(default_factory=list)
+    comparing: bool = False
+    asked_first: bool = False
+    """Whether the program had said something when the GPUs were listed, so that the list is its own."""
+    asked_again_s: int | None = None
+    """Duration that was told again: each process of a run may print what was in its buffer when it was started."""
+    initialized: set[int] = field(default_factory=set)
     tested: int | None = None
     verdicts: dict[int, str] = field(default_factory=dict)
     precision: str | None = None
@@ -121,7 +130,14 @@ class _Burn:
     messages: list[str] = field(default_factory=list)
 
     def seen(self) -> bool:
-        return bool(self.updates or self.tested is not None or self.messages or self.precision or self.duration_s)
+        return bool(self.updates or self.tested is not None or self.messages or self.begun())
+
+    def begun(self) -> bool:
+        """Say whether the program was started, but for listing GPUs, which others do too."""
+        return bool(self.comparing or self.precision or self.duration_s)
+
+    def works(self) -> bool:
+        return bool(self.updates or self.initialized)
 
 
 def sniff(head: str) -> float:
@@ -169,7 +185,7 @@ def _is_of_interest(text: str) -> bool:
     return (
         "proc'd" in text or "GPU" in text or "Burning" in text or "Summary" in text or "using" in text
         or "Could" in text or "No C" in text or "No c" in text or "Failure" in text or "cuInit" in text
-        or "terminate" in text or "fault" in text or "error w" in text
+        or "terminate" in text or "fault" in text or "error w" in text or "Using c" in text
     )  # fmt: skip
 
 
@@ -177,9 +193,7 @@ def _take(burns: list[_Burn], line: str) -> None:
     text = strip_prefix(line).strip()
     burn = burns[-1]
     if "proc'd" in text:
-        if burn.tested is not None:
-            burns.append(burn := _Burn())
-        _take_progress(burn, text)
+        _take_progress(burns, text)
     elif match := _VERDICT.fullmatch(text):
         if burn.tested is not None and len(burn.verdicts) < _MOST_GPUS:
             burn.verdicts.setdefault(int(match[1]), match[2])
@@ -195,42 +209,60 @@ def _take(burns: list[_Burn], line: str) -> None:
 
 def _take_setting(burns: list[_Burn], text: str) -> None:
     if match := _LISTED.fullmatch(text):
-        burn = _unfinished(burns)
-        if len(burn.listed) < _MOST_GPUS:
-            burn.listed.append({"index": match[1], "name": match["name"], "uuid": match["uuid"]})
+        _list_gpu(burns, match)
     elif match := _USING.search(text):
-        burns[-1].precision, burns[-1].tensor_cores = match[1], bool(match[2])
-    elif match := _DURATION.search(text):
-        _unfinished(burns).duration_s = int(match[1])
+        device = int(match[1])
+        burn = _unfinished(burns, begun_again=device in burns[-1].initialized)
+        burn.precision, burn.tensor_cores = match[2], bool(match[3])
+        if len(burn.initialized) < _MOST_GPUS:
+            burn.initialized.add(device)
+    elif (match := _DURATION.search(text)) or text.startswith(_COMPARING):
+        _take_start(burns, None if match is None else int(match[1]), comparing=_COMPARING in text)
     elif any(word in text for word in _FAULTS) and len(burns[-1].messages) < _MOST_MESSAGES:
         burns[-1].messages.append(text[:300])
 
 
-def _unfinished(burns: list[_Burn]) -> _Burn:
-    """Give the last run, or a new one when that has its verdict."""
-    if burns[-1].tested is not None:
+def _take_start(burns: list[_Burn], duration_s: int | None, *, comparing: bool) -> None:
+    """Take a line that the program begins with. One that comes again with nothing between begins another run."""
+    burn = burns[-1]
+    again = burn.duration_s is not None or (burn.comparing and comparing)
+    burn = _unfinished(burns, begun_again=again and not burn.listed and not burn.works())
+    if burn.duration_s is not None:
+        burn.asked_again_s = duration_s or burn.asked_again_s
+    else:
+        burn.duration_s = duration_s
+    burn.comparing |= comparing
+
+
+def _list_gpu(burns: list[_Burn], match: re.Match[str]) -> None:
+    """Take a GPU of the list, which a run shows once; somebody may have listed them before the program, too."""
+    burn = burns[-1]
+    listed = any(gpu["index"] == match[1] for gpu in burn.listed)
+    earlier = burn
+    burn = _unfinished(burns, begun_again=listed and (burn.asked_first or burn.works()))
+    if burn is not earlier and earlier.tested is None:
+        burn.duration_s = earlier.asked_again_s
+    if not burn.listed:
+        burn.asked_first = burn.begun()
+    if len(burn.listed) < _MOST_GPUS:
+        burn.listed.append({"index": match[1], "name": match["name"], "uuid": match["uuid"]})
+
+
+def _unfinished(burns: list[_Burn], *, begun_again: bool = False) -> _Burn:
+    """Give the last run, or a new one when that has its verdict or another began."""
+    if burns[-1].tested is not None or (begun_again and len(burns) < _MOST_BEGUN):
         burns.append(_Burn())
     return burns[-1]
 
 
-def _take_progress(burn: _Burn, text: str) -> None:
+def _take_progress(burns: list[_Burn], text: str) -> None:
+    found = _progress(text)
+    burn = _unfinished(burns, begun_again=found is not None and _begins_again(burns[-1], *found))
     burn.updates += 1
-    if "/ " in text:
-        text = _SLASH.sub(" - ", text)
-    before, _, rest = text.rpartition("proc'd: ")
-    work, _, rest = rest.partition(" errors: ")
-    wrong, _, warm = rest.partition(" temps: ")
-    percent = _PERCENT.search(before)
-    if percent is None or not warm:
+    if found is None:
         return
-    warm = warm.lstrip().partition("  ")[0]
-    # Overwritten by other output, or cut: not a line that a person would read numbers from.
-    if (done := _work(work)) is None or (errors := _errors(wrong)) is None or (heat := _temperatures(warm)) is None:
-        return
-    if not len(done) == len(errors) == len(heat) <= _MOST_GPUS:
-        return
-    burn.percent = float(percent[1])
-    for index, ((iterations, rate), (count, died), temperature) in enumerate(zip(done, errors, heat, strict=True)):
+    burn.percent, gpus = found
+    for index, (iterations, rate, count, died, temperature) in enumerate(gpus):
         gpu = burn.gpus.get(index)
         if gpu is None:
             gpu = burn.gpus[index] = _Gpu()
@@ -239,6 +271,35 @@ def _take_progress(burn: _Burn, text: str) -> None:
         gpu.died |= died
         if temperature is not None:
             gpu.see_temperature(temperature)
+
+
+_Shown = tuple[int, int, int, bool, int | None]
+"""Of a GPU: iterations, GFLOPS, errors, whether its process died, temperature."""
+
+
+def _progress(text: str) -> tuple[float, list[_Shown]] | None:
+    """Read the percentage and what is shown of each GPU; None when the line is cut or overwritten by other output."""
+    if "/ " in text:
+        text = _SLASH.sub(" - ", text)
+    before, _, rest = text.rpartition("proc'd: ")
+    work, _, rest = rest.partition(" errors: ")
+    wrong, _, warm = rest.partition(" temps: ")
+    percent = _PERCENT.search(before)
+    if percent is None or not warm:
+        return None
+    warm = warm.lstrip().partition("  ")[0]
+    if (done := _work(work)) is None or (errors := _errors(wrong)) is None or (heat := _temperatures(warm)) is None:
+        return None
+    if not len(done) == len(errors) == len(heat) <= _MOST_GPUS:
+        return None
+    return float(percent[1]), [(*d, *e, t) for d, e, t in zip(done, errors, heat, strict=True)]
+
+
+def _begins_again(burn: _Burn, percent: float, gpus: list[_Shown]) -> bool:
+    """Say whether progress went back: neither time nor work does so within a run."""
+    if burn.percent is None or percent >= burn.percent:
+        return False
+    return sum(max(shown[0], 0) for shown in gpus) <= sum(gpu.iterations for gpu in burn.gpus.values())
 
 
 # A line shows most cells of the line before again.
@@ -337,7 +398,13 @@ def _facts(burns: list[_Burn], carriage_returns: int) -> Iterator[Fact]:
 
 
 def _statement(burns: list[_Burn], expect: Mapping[str, Scalar]) -> Completeness:
-    causes = [cause for burn in burns for cause in _causes(burn)]
+    causes = [
+        (status, f"run {number}: {text}" if len(burns) > 1 else text)
+        for number, burn in enumerate(burns)
+        for status, text in _causes(burn)
+    ]
+    if any(burn.tested is not None for burn in burns):  # beside a whole run, one that only began is something missing
+        causes = [(Status.INCOMPLETE if status is Status.NOT_STARTED else status, text) for status, text in causes]
     causes += [(Status.INCOMPLETE if key == "gpus" else Status.FAILED, text) for key, text in _unmet(burns, expect)]
     order = (Status.COMPLETE, Status.INCOMPLETE, Status.NOT_STARTED, Status.FAILED)
     status = max((status for status, _ in causes), key=order.index, default=Status.COMPLETE)
