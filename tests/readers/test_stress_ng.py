@@ -96,6 +96,22 @@ def test_the_old_layout_has_its_table_after_the_end() -> None:
     assert Output(bare[:-1]).end.status is Status.INCOMPLETE, "a decimal is missing"
 
 
+@pytest.mark.parametrize("name", ["brief_0.15.06.txt", "metrics_0.15.06.txt", "old_0.05.txt"])
+def test_a_run_that_was_cut_is_missed_beside_a_whole_one(name: str) -> None:
+    lines = recorded(name).splitlines(keepends=True)
+    alone = Output(recorded(name)).rows()
+    for kept in range(1, len(lines)):
+        cut = "".join(lines[:kept])
+        for place, both in enumerate((cut + recorded(name), recorded(name) + cut)):
+            output = Output(both)
+            ended = "run completed" in cut and "bogo ops" not in cut  # perhaps no metrics were asked for
+            assert output.end.status is (Status.UNKNOWN if ended else Status.INCOMPLETE), (kept, place)
+            assert output.end.reason.startswith(f"run {place}: ")
+            whole = [r for r in output.readings if r.params["run"] == 1 - place]
+            rows = {(r.indicator, r.value, *sorted((k, v) for k, v in r.params.items() if k != "run")) for r in whole}
+            assert rows == alone
+
+
 def test_the_new_layout_summarises_and_skip_is_not_pass() -> None:
     output = Output(recorded("summary_0.19.txt"))
     assert output.end.status is Status.INCOMPLETE

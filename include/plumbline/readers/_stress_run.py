@@ -22,6 +22,8 @@ class Run:
     rows: list[tuple[str, dict[str, float]]] = field(default_factory=list)
     columns: list[str] = field(default_factory=list)
     header: bool = False
+    begun: bool = False
+    """Whether its first line was there, which says for how long each stressor runs."""
     dispatched: dict[str, int] = field(default_factory=dict)
     summary: dict[str, dict[str, int]] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
@@ -40,7 +42,11 @@ class Run:
 
     def seen(self) -> bool:
         """Say whether anything of it was read."""
-        return bool(self.rows or self.dispatched or self.end or self.failures or self.yaml or self.damaged)
+        return self.begun or self.works() or bool(self.failures or self.yaml or self.damaged)
+
+    def works(self) -> bool:
+        """Say whether stressors were started, or anything of what they did was read."""
+        return bool(self.rows or self.header or self.dispatched or self.end)
 
 
 def take_yaml_start(runs: list[Run], text: str) -> None:

@@ -71,6 +71,7 @@ _SUMMARY = re.compile(r"(?P<what>skipped|passed|failed|metrics untrustworthy): (
 _SUMMARY_ITEM = re.compile(r"([a-z][\w-]{0,60}) \((\d{1,9})\)")
 _NOT_HERE = re.compile(r"(?:stress-ng-)?([a-z][\w-]{0,60}): this stressor is not (?:implemented|supported) on this ")
 """Older versions have no summary of what was skipped."""
+_SETTING = re.compile(r"(?:setting|defaulting) to an? .{1,80} run per stressor")
 _DISPATCH = re.compile(r"dispatching hogs: (.*)")
 _DISPATCH_ITEM = re.compile(r"(\d{1,9}) ([a-z][\w-]{0,60})")
 _MISCELLANEOUS = re.compile(
@@ -165,10 +166,8 @@ def _level(head: str) -> str | None:
 
 def _take_text(runs: list[Run], level: str, text: str) -> None:
     run = runs[-1]
-    if found := _DISPATCH.match(text):
-        if run.end is not None or run.rows:
-            runs.append(run := Run())
-        run.dispatched.update({name: int(count) for count, name in _DISPATCH_ITEM.findall(found[1])})
+    if text.startswith("dispatching hogs:") or text.endswith(" run per stressor"):
+        _take_start(runs, text)
     elif found := _END.fullmatch(text):
         if run.end is not None:
             runs.append(run := Run())
@@ -185,6 +184,19 @@ def _take_text(runs: list[Run], level: str, text: str) -> None:
             run.failures.append(text[:300])
     else:
         _take_table(run, level, text)
+
+
+def _take_start(runs: list[Run], text: str) -> None:
+    """Take one of the two lines that a run begins with: how long each stressor runs, and which are started."""
+    run = runs[-1]
+    if found := _DISPATCH.match(text):
+        if run.works():
+            runs.append(run := Run())
+        run.dispatched.update({name: int(count) for count, name in _DISPATCH_ITEM.findall(found[1])})
+    elif _SETTING.fullmatch(text):
+        if run.begun or run.works() or run.yaml:
+            runs.append(run := Run())
+        run.begun = True
 
 
 def _take_table(run: Run, level: str, text: str) -> None:
@@ -296,7 +308,11 @@ def _bad(run: Run) -> bool:
 
 
 def _statement(runs: list[Run], expect: Mapping[str, Scalar]) -> Completeness:
-    causes = [cause for run in runs for cause in (_yaml_causes(run) if run.yaml else _text_causes(run))]
+    causes = [
+        (status, f"run {number}: {text}" if len(runs) > 1 else text)
+        for number, run in enumerate(runs)
+        for status, text in (_yaml_causes(run) if run.yaml else _text_causes(run))
+    ]
     names = [name for run in runs for name, _ in run.rows]
     found = {"rows": len(names), "stressors": ",".join(names)}
     causes += [(Status.INCOMPLETE, text) for text in _unmet(runs, names, expect)]
