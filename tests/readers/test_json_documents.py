@@ -75,3 +75,11 @@ def test_a_number_that_is_too_long_is_damage():
 def test_the_search_is_given_up_in_time_and_says_so():
     assert found('{"root":' * 20_000 + WHOLE)[1]
     assert found('{"root": "' * 20_000 + WHOLE)[1]
+
+
+@pytest.mark.parametrize("size", [*range(4040, 4110), 9000])
+def test_long_ones_are_read_and_missed_as_short_ones(size):
+    long = json.dumps({"root": {"parts": [{"n": 4, "more": "x" * size}, 12345, True, "\n"]}})
+    assert found(f"{WHOLE}\n{long}\n") == ([1, 4], False)
+    for cut in (2, 5, 9, 14, 19, 40):
+        assert found(f"{WHOLE}\n{long[:-cut]}\nKilled\n") == ([1], True)

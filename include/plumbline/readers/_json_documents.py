@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,10 @@ _WORK = 16
 """How many times the text's length may be scanned in vain before the search is given up."""
 _DECODER = json.JSONDecoder(parse_constant=lambda _name: None)
 _LONGEST_BEGIN = 256
+_OBJECT = re.compile(r'\{\s*"')
+_GLANCE = 4096
+_TOKEN = 16
+"""How many characters before the end of a part the decoder may complain of a word, number or escape cut by it."""
 _OPEN_STRING = "Unterminated string"
 """What the decoder says of a string that runs to the text's end; it gives the place where the string begins."""
 
@@ -70,15 +75,14 @@ class Documents:
         """Give the objects with their places, None where one can't be read."""
         budget = _WORK * len(text) + 4096
         last = max((text.rfind(mark) for mark in self._marks), default=-1)
-        position = text.find("{")
-        while 0 <= position <= last and budget > 0:
+        begun = _OBJECT.search(text)
+        while begun is not None and (position := begun.start()) <= last and budget > 0:
             end = position + 1
             try:
-                value, end = _DECODER.raw_decode(text, position)
-            except json.JSONDecodeError as error:
-                budget -= error.pos - position + 16
-                open_string = error.msg.startswith(_OPEN_STRING)
-                if open_string or _first(text, self._marks, position, error.pos) is not None:
+                value, end = _decode(text, position)
+            except _UnreadableError as error:
+                budget -= error.reach - position + _TOKEN
+                if error.runs_out or _first(text, self._marks, position, error.reach) is not None:
                     yield None
             except (ValueError, RecursionError):
                 budget -= 4096
@@ -88,9 +92,37 @@ class Documents:
                     yield value, position, end
                 elif _first(text, self._marks, position, end) is not None:
                     yield None
-            position = text.find("{", end)
-        if 0 <= position <= last:
+            begun = _OBJECT.search(text, end)
+        if budget <= 0:
             yield None
+
+
+class _UnreadableError(Exception):
+    """No object can be read: up to `reach` it is one. Where it `runs_out` in a string, that is where this begins."""
+
+    def __init__(self, reach: int, *, runs_out: bool) -> None:
+        """Keep both."""
+        super().__init__(reach)
+        self.reach, self.runs_out = reach, runs_out
+
+
+def _decode(text: str, position: int) -> tuple[dict[str, Any], int]:
+    """Read the object at a place, and give where it ends.
+
+    A short part is tried first: the decoder's complaint counts the lines from the beginning of what it was given.
+    """
+    part = text[position : position + _GLANCE]
+    for given, at in ((part, 0), (text, position)):
+        try:
+            value, end = _DECODER.raw_decode(given, at)
+        except json.JSONDecodeError as error:
+            runs_out = error.msg.startswith(_OPEN_STRING)
+            is_part = given is part and position + _GLANCE < len(text)
+            if not is_part or not (runs_out or error.pos >= len(part) - _TOKEN):
+                raise _UnreadableError(error.pos + position - at, runs_out=runs_out) from None
+        else:
+            return value, end + position - at
+    raise AssertionError("the whole text is no part")
 
 
 def _first(text: str, words: tuple[str, ...] | list[str], start: int, end: int) -> int | None:
