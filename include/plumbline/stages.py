@@ -52,8 +52,9 @@ def load(cluster: str, suite: str, settings: Mapping[str, Any]) -> tuple[Cluster
         raise ConfigError(f"--set faults: {profile.name} is a real cluster; faults are planted in simulated ones only")
     if chosen.faults:
         from plumbline.simulation.faults import load_scenario  # noqa: PLC0415 - only for simulated runs
+        from plumbline.simulation.planting import check_faults  # noqa: PLC0415
 
-        load_scenario(chosen.faults, 0)
+        check_faults(load_scenario(chosen.faults, 0), profile, chosen.faults)
     known = benchmarks()
     for where, names in (
         (f"profile {profile.name}", sorted(profile.benchmarks)),
@@ -103,7 +104,8 @@ def prepare(
         run.write_evidence("profile", profile.model_dump(mode="json"))
         run.write_evidence("suite", chosen.model_dump(mode="json"))
         run.write_evidence("references", limits)
-        run.write_evidence("environment", {**_environment(trigger, settings, tags or {}), "prepared_at": _utc(moment)})
+        environment = {**_environment(trigger, settings, tags or {}), **planted_in(chosen, moment)}
+        run.write_evidence("environment", {**environment, "prepared_at": _utc(moment)})
         run.write_evidence("plan", plan_data(plan))
     except BaseException:
         lock.release(results / profile.name, run_id)
@@ -155,6 +157,17 @@ def _environment(trigger: str, settings: Mapping[str, Any], tags: Mapping[str, s
         "hardware": hardware_identity(),
         "software": software_environment(),
     }
+
+
+def planted_in(suite: Suite, moment: datetime) -> dict[str, Any]:
+    """Give what `--set faults` plants in a run that begins at a moment, under `planted`; nothing without it."""
+    if not suite.faults:
+        return {}
+    from plumbline.simulation.faults import load_scenario  # noqa: PLC0415 - only for simulated runs
+    from plumbline.simulation.planting import planted  # noqa: PLC0415
+
+    measured = {entry.benchmark for entry in suite.benchmarks}
+    return {"planted": planted(load_scenario(suite.faults, 0), suite.faults, moment, measured)}
 
 
 @cache

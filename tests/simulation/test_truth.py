@@ -109,6 +109,11 @@ def test_several_faults_at_once() -> None:
         ({"kind": "slow_nic", "node": "n0001"}, "slow_nic needs rail"),
         ({"kind": "congested_spine", "node": "n0001"}, "takes no target"),
         ({"kind": "slow_nic", "node": "n0001", "rail": 0, "severity": 0}, "severity"),
+        (
+            {"kind": "hang", "node": "n0001", "start": "2026-03-02", "end": "2026-03-01"},
+            "end 2026-03-01 is before start",
+        ),
+        ({"kind": "noisy_neighbour", "resource": "fabric", "hours": [22, 4]}, "hours 22 to 4: they rise"),
     ],
 )
 def test_a_wrong_fault_is_refused(fault: dict[str, Any], message: str) -> None:
@@ -120,7 +125,7 @@ def test_a_wrong_fault_is_refused(fault: dict[str, Any], message: str) -> None:
     ("fault", "message"),
     [
         ({"kind": "slow_nic", "node": "n0009", "rail": 0}, "no node 'n0009'"),
-        ({"kind": "slow_nic", "node": "n0001", "rail": 8}, "rail 8 is not one of 0 to 7"),
+        ({"kind": "slow_nic", "node": "n0001", "rail": 8}, "no rail 8, which is not one of 0 to 7"),
         ({"kind": "leaf_misconfigured", "leaf": "leaf9"}, "no leaf"),
         ({"kind": "slow_storage_server", "server": 8}, "server 8"),
     ],

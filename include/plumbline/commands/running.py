@@ -70,7 +70,8 @@ def _plan(chosen: argparse.Namespace) -> int:
     from plumbline.execution.plan import make_plan, plan_data  # noqa: PLC0415
 
     profile, suite = stages.load(chosen.cluster, chosen.suite, parse_settings(chosen.set))
-    inventory = launcher(profile).inventory(profile, datetime.now(UTC).date())
+    now = datetime.now(UTC)
+    inventory = launcher(profile).inventory(profile, now.date())
     plan = make_plan(profile, suite, inventory, run_id="plan", seed=0)
     if chosen.json:
         print(json.dumps(plan_data(plan), indent=1))
@@ -85,6 +86,8 @@ def _plan(chosen: argparse.Namespace) -> int:
             f"  {batch.batch_id:24} {plural(len(batch.launch_ids), 'launch', 'launches'):>14} of "
             f"{plural(batch.node_count, 'node')}, at most {first.timeout_s:.0f} s each"
         )
+    if found := stages.planted_in(suite, now):
+        print(f"  {found['planted']['words']}")
     for gap in plan.gaps:
         print(f"  not measured: {gap.place}: {gap.reason} ({gap.code.value})")
     return ExitCode.OK
@@ -103,6 +106,8 @@ def _run(chosen: argparse.Namespace) -> int:
             chosen.cluster, chosen.suite, parse_settings(chosen.set), trigger="cli", holder_pid=os.getpid()
         )
     progress(f"run {run.run_id}: {run.path}")
+    if planted := run.read_evidence("environment").get("planted"):
+        progress(planted["words"])
     failure = _launch_all(run, progress)
     if not run.sealed:
         stages.seal(run.path)

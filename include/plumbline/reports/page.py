@@ -263,6 +263,8 @@ def _facts(run: JudgedRun, spent: Cost) -> Iterator[tuple[str, str, str | None]]
         yield "Compared", words, None
     if trigger := environment.get("trigger"):
         yield "Started by", str(trigger), None
+    if planted := environment.get("planted"):
+        yield "Planted", planted["words"], None
     if run.suite.note:
         yield "Note", run.suite.note, None
     yield "Run", run.run_id, None

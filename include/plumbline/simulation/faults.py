@@ -55,6 +55,7 @@ class Fault(Document):
     severity: Annotated[float, Field(gt=0, le=1)] = 0.3
     start: date | None = None
     end: date | None = None
+    """First and last night; None is open, so that a fault without both is there on every night."""
     hours: tuple[int, int] = (0, 24)
     """noisy_neighbour: hours of the day (UTC), from and to."""
 
@@ -71,6 +72,15 @@ class Fault(Document):
         ]
         if unused:
             raise ValueError(f"{self.kind} takes {', '.join(wanted) or 'no target'}, not {', '.join(unused)}")
+        return self
+
+    @model_validator(mode="after")
+    def _is_ever_there(self) -> Fault:
+        if self.start is not None and self.end is not None and self.end < self.start:
+            raise ValueError(f"end {self.end} is before start {self.start}: it would never be there")
+        first, last = self.hours
+        if not 0 <= first < last <= 24:
+            raise ValueError(f"hours {first} to {last}: they rise within 0 to 24, or it would never be there")
         return self
 
     def active(self, night: date, hour: int = 2) -> bool:

@@ -6,7 +6,7 @@ physics says it changes; tests hold every kind to that. Nights can stand side by
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import date
 from typing import TYPE_CHECKING, Any
@@ -86,7 +86,7 @@ def truth_of(inventory: Inventory, model: HardwareModel, faults: Sequence[Fault]
     import numpy as np
 
     names = tuple(node.name for node in inventory)
-    leaves = tuple(sorted({node.leaf or "leaf" for node in inventory}))
+    leaves = _leaves(inventory)
     n, g, r = len(names), model.gpus, model.rails
     arrays: dict[str, Any] = {
         "nic": np.ones((n, r)), "link_errors": np.zeros((n, r)), "flap": np.zeros((n, r)), "nvlink": np.ones(n),
@@ -99,7 +99,7 @@ def truth_of(inventory: Inventory, model: HardwareModel, faults: Sequence[Fault]
         "night_of": np.zeros(n, int), "spine": np.ones(1), "storage": np.ones(1),
     }  # fmt: skip
     scalars: dict[str, Any] = {"hang": [], "truncated": []}
-    place = _Places(names, leaves, model)
+    place = Places(names, leaves, model)
     for fault in active_faults(faults, night, hour):
         _plant(fault, arrays, scalars, place, night)
     return Truth(
@@ -133,32 +133,51 @@ def side_by_side(nights: Sequence[Truth]) -> Truth:
     return Truth(**arrays)
 
 
-class _Places:
-    """Finds the indices that a fault names."""
+class Places:
+    """Finds the indices that a fault names. Raises ConfigError for what isn't there."""
 
     def __init__(self, names: Sequence[str], leaves: Sequence[str], model: HardwareModel) -> None:
+        """Take nodes and leaves in the order of their indices."""
         self._node = {name: i for i, name in enumerate(names)}
         self._leaf = {name: i for i, name in enumerate(leaves)}
         self._model = model
 
+    @classmethod
+    def of(cls, inventory: Inventory, model: HardwareModel) -> Places:
+        """Take the nodes of an inventory in its order, and their leaves in that of their names."""
+        return cls([node.name for node in inventory], _leaves(inventory), model)
+
     def node(self, name: str | None) -> int:
-        if name not in self._node:
-            raise ConfigError(f"fault: no node {name!r}{near_match(str(name), list(self._node)[:2000])}")
-        return self._node[name]
+        """Give a node's index."""
+        return _found("node", name, self._node)
 
     def leaf(self, name: str | None) -> int:
-        if name not in self._leaf:
-            raise ConfigError(f"fault: no leaf {name!r}{near_match(str(name), self._leaf)}")
-        return self._leaf[name]
+        """Give a leaf's index."""
+        return _found("leaf", name, self._leaf)
 
     def part(self, number: int | None, what: str) -> int:
+        """Give the number of a gpu or a rail in its node, or of a storage server, once it is known to be there."""
         most = self._model.gpus if what == "gpu" else self._model.rails if what == "rail" else STORAGE_SERVERS
         if number is None or number >= most:
-            raise ConfigError(f"fault: {what} {number} is not one of 0 to {most - 1}")
+            raise ConfigError(f"no {what} {number}, which is not one of 0 to {most - 1}")
         return number
 
 
-def _plant(fault: Fault, a: dict[str, Any], s: dict[str, Any], place: _Places, night: date) -> None:
+def _found(what: str, name: str | None, known: Mapping[str, int]) -> int:
+    if name is not None and name in known:
+        return known[name]
+    names = list(known)
+    near = near_match(str(name), names[:2000])
+    if near.startswith("; known") and len(names) > 8:
+        near = f"; known: {names[0]} … {names[-1]}"
+    raise ConfigError(f"no {what} {name!r}{near}")
+
+
+def _leaves(inventory: Inventory) -> tuple[str, ...]:
+    return tuple(sorted({node.leaf or "leaf" for node in inventory}))
+
+
+def _plant(fault: Fault, a: dict[str, Any], s: dict[str, Any], place: Places, night: date) -> None:
     """Change what this fault changes, and nothing else."""
     keep = 1.0 - fault.severity
     kind = fault.kind
