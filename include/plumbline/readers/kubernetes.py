@@ -23,6 +23,7 @@ from plumbline.readers._kube_diagnosis import Diagnosis, diagnose, explain
 from plumbline.readers._kube_events import About, KubeEvent, event_header, event_of
 from plumbline.readers._kube_reasons import refine
 from plumbline.readers._kube_tables import pod_rows
+from plumbline.readers._kube_yaml import HEAD, YamlObjects
 from plumbline.readers.framing import strip_document
 from plumbline.readers.reading import Completeness, Fact, Item, Reading, Status
 from plumbline.readers.source import Source
@@ -77,9 +78,6 @@ _ERROR_WORDS = ("Error from server", "Unable to connect", "error: ", "The connec
 _NEW_EVENTS = re.compile(r"^(?:LAST SEEN|LASTSEEN|NAMESPACE +LAST SEEN|FIRSTSEEN)\s", re.MULTILINE)
 _PODS = re.compile(r"^(?:NAMESPACE +)?NAME +READY +STATUS +RESTARTS +AGE", re.MULTILINE)
 _NAMED = re.compile(r"^Name:[ \t]+\S", re.MULTILINE)
-_YAML = re.compile(r"^(?:- )?apiVersion: v1\s*$", re.MULTILINE)
-_YAML_LIMIT_BYTES = 2 << 20
-_SLOW_YAML_LIMIT_BYTES = 128 << 10
 _INDENTS = frozenset((" ", "\t", ""))
 _BAD = (Code.OK, None)
 _INTERRUPTED = (Code.EVICTED, Code.PREEMPTED, Code.NODE_LOST, Code.NODE_NOT_READY, Code.TIMEOUT, Code.STOPPED)
@@ -102,6 +100,8 @@ class _Found:
     listed: bool = False
     """Whether pods come from a table, which has no end mark."""
     cut: str | None = None
+    damage: str | None = None
+    """What of an API object can't be read: it counts where anything else can."""
 
 
 def sniff(head: str) -> float:
@@ -112,7 +112,7 @@ def sniff(head: str) -> float:
         return 0.9
     if re.search(r'"kind" ?: ?"(?:Pod|PodList|Event|EventList|List|Status)"', head) and '"apiVersion"' in head:
         return 0.95
-    if _YAML.search(head) and re.search(r"^ {0,2}kind: (?:Pod|List|Event)\b", head, re.MULTILINE):
+    if HEAD.search(head) and re.search(r"^ {0,2}kind: (?:Pod|List|Event)\b", head, re.MULTILINE):
         return 0.9
     return 0.6 if _NONE.search(head) else 0.5 if "Error from server" in head else 0.0
 
@@ -151,27 +151,40 @@ def _anything(found: _Found) -> bool:
 
 
 def _find(text: str) -> _Found:
-    found = _Found()
-    if "apiVersion: v1" in text and _YAML.search(text):
-        for one_document in _yaml(text):
-            _take(found, one_document)
-    if not found.pods and not found.events and not found.kinds and not found.failures:
-        _take_json(found, text)  # in YAML stands only what was applied last, as an annotation
+    in_yaml = YamlObjects(text)
+    found = _Found(damage=in_yaml.damage)
+    for one_document in in_yaml.objects:
+        _take(found, one_document)
+    _take_json(found, in_yaml.rest)
     if "Name:" in text and _NAMED.search(text):
         for one in described(text):
             _take_description(found, one)
     if "REASON" in text or ("READY" in text and _PODS.search(text)):
         _take_tables(found, text)
     _take_sayings(found, text)
+    if not found.damage and _has_more_behind_prefixes(text):
+        found.damage = "what stands behind line prefixes is not read beside lines without any"
+    if found.damage and _anything(found):
+        found.cut = found.cut or found.damage
     return found
+
+
+def _has_more_behind_prefixes(text: str) -> bool:
+    """Say whether descriptions or tables stand beside others, with prefixes before their lines."""
+    beginnings = [one for one in (_NAMED, _PODS, _NEW_EVENTS) if one.search(text)]
+    if not beginnings:
+        return False
+    bare = strip_document(text)
+    return any(len(one.findall(bare)) > len(one.findall(text)) for one in (_NAMED, _PODS, _NEW_EVENTS))
 
 
 def _take_json(found: _Found, text: str) -> None:
     documents = Documents(text, '"kind"', marks=('"apiVersion"',))
     for document in documents:
         _take(found, document)
-    if documents.cut and '"apiVersion"' in text:
-        found.cut = "a JSON document stops before its end"
+    if documents.cut:
+        found.damage = "a JSON document stops before its end"
+        found.cut = found.damage if '"apiVersion"' in text else None
 
 
 def _take_sayings(found: _Found, text: str) -> None:
@@ -188,13 +201,11 @@ def _take(found: _Found, document: Mapping[str, Any], depth: int = 0) -> None:
     """Take an API object: a pod, an event, a list of them, a refusal, a Job."""
     kind = document.get("kind")
     items = document.get("items")
-    if isinstance(items, list) and depth < 3 and isinstance(kind, str) and kind.endswith("List"):
-        for item in items:
-            if isinstance(item, dict):
-                inner = kind.removesuffix("List")
-                _take(found, item if "kind" in item or not inner else {**item, "kind": inner}, depth + 1)
-        found.tables += not items
-        found.nothing = found.nothing or (None if items else f"an empty {kind}")
+    is_list = isinstance(kind, str) and kind.endswith("List")
+    if isinstance(items, list) and depth < 3 and (is_list or (kind is None and "apiVersion" in document)):
+        _take_items(found, items, kind or "List", depth)
+        if kind is None:
+            found.damage = found.damage or "a list stops before its kind"
     elif kind == "Pod" and isinstance(document.get("metadata"), dict):
         found.pods.append(document)
     elif kind == "Event" and isinstance(document.get("reason"), str):
@@ -204,6 +215,23 @@ def _take(found: _Found, document: Mapping[str, Any], depth: int = 0) -> None:
     elif isinstance(kind, str) and isinstance(document.get("metadata"), dict):
         found.kinds.append(kind)
         found.failures += _failed_conditions(document)
+        if is_list or kind == "Event":
+            found.damage = found.damage or f"{kind} without {'items' if is_list else 'a reason'}"
+    elif "apiVersion" in document:
+        found.damage = found.damage or f"{kind or 'an object'} stops before its metadata"
+    elif any(isinstance(value, dict) and {"apiVersion", "kind"} <= value.keys() for value in document.values()):
+        found.damage = found.damage or "an object stands inside another document"
+
+
+def _take_items(found: _Found, items: list[Any], kind: str, depth: int) -> None:
+    inner = kind.removesuffix("List")
+    for item in items:
+        if isinstance(item, dict):
+            _take(found, item if "kind" in item or not inner else {**item, "kind": inner}, depth + 1)
+        else:
+            found.damage = found.damage or f"an item of {kind} is no object"
+    found.tables += not items
+    found.nothing = found.nothing or (None if items else f"an empty {kind}")
 
 
 def _failed_conditions(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -248,26 +276,6 @@ def _take_tables(found: _Found, text: str) -> None:
         found.pods += pod_rows(lines)
         found.tables += 1
         found.listed = True
-
-
-def _yaml(text: str) -> Iterator[Mapping[str, Any]]:
-    """Read the YAML documents of kubectl get -o yaml; nothing where they are too large, cut, or use anchors."""
-    start = _YAML.search(text)
-    body = text[start.start() :] if start else ""
-    if not body or len(body) > _YAML_LIMIT_BYTES or re.search(r"[:-] [&*]\w", body):
-        return
-    try:
-        import yaml  # noqa: PLC0415 - only here, and absent in the images that run benchmarks
-    except ImportError:
-        return
-    loader = getattr(yaml, "CSafeLoader", None)
-    if loader is None and len(body) > _SLOW_YAML_LIMIT_BYTES:
-        return
-    try:
-        documents = list(yaml.load_all(body, Loader=loader or yaml.SafeLoader))
-        yield from [document for document in documents if isinstance(document, dict)]
-    except (yaml.YAMLError, ValueError, RecursionError, TypeError, OverflowError):
-        return
 
 
 def _name(pod: Mapping[str, Any]) -> object:
