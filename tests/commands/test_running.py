@@ -28,6 +28,15 @@ def test_one_is_told_in_the_singular(capsys: pytest.CaptureFixture[str]) -> None
     assert not re.search(r"\b1 (nodes|launches)", out)
 
 
+def test_plan_names_the_nodes_that_no_launch_reaches(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("plan", "--set", "node_counts=1,2", "--set", "benchmarks=nccl_tests")
+    code, out, _ = run(capsys, *words)
+    assert code == ExitCode.OK
+    assert "  not measured at all: local-2, local-3: this run measures at 1, 2 of" in out
+    assert list(json.loads(run(capsys, *words, "--json")[1])["uncovered"]) == ["local-2", "local-3"]
+    assert "not measured at all" not in run(capsys, "plan")[1]
+
+
 def test_a_resumed_run_takes_no_new_settings(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = build_run(results)
     code, _, err = run(capsys, "run", "--resume", str(made.path), "--set", "repeats=9")

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import date
 
 import pytest
 from tests.validation.good_run import Night, good_night, made_up_benchmarks, profile, suite  # noqa: F401
 
-from plumbline.execution.plan import Gap
+from plumbline.clusters.inventory import static_inventory
+from plumbline.clusters.profile import load_profile
+from plumbline.execution.plan import Gap, make_plan, uncovered
 from plumbline.model import Code, Device, Origin
+from plumbline.suites.suite import load_suite
 from plumbline.validation.plan_checks import plan_problems
 
 
@@ -42,6 +46,27 @@ def test_a_node_needs_a_plan_or_a_reason(night: Night):
     assert problems(night, launches=kept, batches=batches) == [(Code.NO_MEASUREMENT, "node n0001")]
     gap = Gap(code=Code.NODE_NOT_READY, place="node n0001", reason="in repair", node="n0001")
     assert problems(night, launches=kept, batches=batches, gaps=(gap,)) == []
+
+
+def test_emulated_nodes_beyond_the_rungs_are_told_the_rungs():
+    found = load_profile("local")
+    chosen = load_suite("nightly", {"node_counts": "1,2", "benchmarks": "nccl_tests"})
+    plan = make_plan(found, chosen, static_inventory(found, date(2026, 3, 1)), run_id="plan", seed=0)
+    told = {item.place: item.message for item in plan_problems(plan, found, chosen)}
+    assert list(told) == ["node local-2", "node local-3"]
+    assert "measures at 1, 2 of the machine's 4 emulated nodes" in told["node local-2"]
+    assert "node_counts=4 or ladder" in told["node local-2"] and "fio" not in told["node local-2"]
+
+
+def test_nodes_of_rungs_that_cannot_be_reached_are_told_so():
+    found = load_profile("simulated-8")
+    chosen = load_suite("nightly", {"node_counts": "16", "benchmarks": "nccl_tests"})
+    plan = make_plan(found, chosen, static_inventory(found, date(2026, 3, 1)), run_id="plan", seed=0)
+    assert [gap.reason for gap in plan.gaps if gap.node_count == 16] == ["it needs 16 nodes, the cluster has 8"]
+    assert set(uncovered(plan, found).values()) == {"no node count that this run asks for (16) can be reached"}
+    assert len(uncovered(plan, found)) == 8
+    whole = make_plan(found, load_suite("nightly"), plan.inventory, run_id="plan", seed=0)
+    assert uncovered(whole, found) == {}
 
 
 def test_a_node_of_the_profile_is_in_the_inventory(night: Night):

@@ -67,14 +67,15 @@ def _plan(chosen: argparse.Namespace) -> int:
     from datetime import UTC, datetime  # noqa: PLC0415
 
     from plumbline.execution.launcher import launcher  # noqa: PLC0415
-    from plumbline.execution.plan import make_plan, plan_data  # noqa: PLC0415
+    from plumbline.execution.plan import make_plan, plan_data, uncovered  # noqa: PLC0415
 
     profile, suite = stages.load(chosen.cluster, chosen.suite, parse_settings(chosen.set))
     now = datetime.now(UTC)
     inventory = launcher(profile).inventory(profile, now.date())
     plan = make_plan(profile, suite, inventory, run_id="plan", seed=0)
+    bare = uncovered(plan, profile)
     if chosen.json:
-        print(json.dumps(plan_data(plan), indent=1))
+        print(json.dumps({**plan_data(plan), "uncovered": bare}, indent=1))
         return ExitCode.OK
     print(
         f"{profile.name} ({profile.title}), suite {suite.name}: {plural(len(plan.launches), 'launch', 'launches')} on "
@@ -90,6 +91,10 @@ def _plan(chosen: argparse.Namespace) -> int:
         print(f"  {found['planted']['words']}")
     for gap in plan.gaps:
         print(f"  not measured: {gap.place}: {gap.reason} ({gap.code.value})")
+    for why in dict.fromkeys(bare.values()):
+        names = [name for name, reason in bare.items() if reason == why]
+        more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+        print(f"  not measured at all: {', '.join(names[:8])}{more}: {why}")
     return ExitCode.OK
 
 

@@ -159,7 +159,7 @@ def _batches(
                 Gap(
                     code=Code.UNREACHABLE_SCALE,
                     place=f"{module.NAME} at {plural(node_count, 'node')}",
-                    reason=f"only {len(usable)} of {inventory_size} nodes can be measured",
+                    reason=_too_few(node_count, len(usable), inventory_size),
                     benchmark=module.NAME,
                     node_count=node_count,
                 )
@@ -185,6 +185,37 @@ def _batches(
             ),
             specs,
         )
+
+
+def _too_few(node_count: int, usable: int, inventory_size: int) -> str:
+    needs = f"it needs {plural(node_count, 'node')}"
+    if usable == inventory_size:
+        return f"{needs}, the cluster has {inventory_size}"
+    return f"{needs}, and {usable} of the cluster's {inventory_size} can be measured"
+
+
+def uncovered(plan: Plan, profile: ClusterProfile) -> dict[str, str]:
+    """Give the nodes that are in no launch and have no gap of their own, and why, in the order of the inventory."""
+    covered = {node for spec in plan.launches for node in spec.nodes} | {gap.node for gap in plan.gaps}
+    counts = sorted({spec.node_count for spec in plan.launches})
+    beyond: set[str] = set()
+    why = "no gap says why"
+    if not counts and any(gap.code is Code.UNREACHABLE_SCALE for gap in plan.gaps):
+        beyond = {node.name for node in plan.inventory}
+        asked = ", ".join(map(str, sorted({gap.node_count for gap in plan.gaps if gap.node_count is not None})))
+        why = f"no node count that this run asks for ({asked}) can be reached"
+    elif counts and profile.nodes.emulated is not None:
+        usable = [node.name for node in plan.inventory if node.unusable is None]
+        beyond = set(usable[counts[-1] :])
+        why = (
+            f"this run measures at {', '.join(map(str, counts))} of the machine's {len(plan.inventory)} emulated "
+            f"nodes, and takes the first {counts[-1]} at most: node_counts={len(usable)} or ladder would reach all"
+        )
+    return {
+        node.name: why if node.name in beyond else "no gap says why"
+        for node in plan.inventory
+        if node.name not in covered
+    }
 
 
 def partition(

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from plumbline.amounts import plural
 from plumbline.clusters.inventory import exclusions_in_force, static_inventory
 from plumbline.clusters.profile import ClusterProfile
-from plumbline.execution.plan import Plan, rungs
+from plumbline.execution.plan import Plan, rungs, uncovered
 from plumbline.model import KIND_OF_CODE, Code, Device, Verdict, VerdictKind, verdict
 from plumbline.suites.suite import Suite
 from plumbline.tracking.run_directory import RUN_ID, run_time
@@ -27,7 +27,7 @@ def plan_problems(plan: Plan, profile: ClusterProfile, suite: Suite) -> Iterator
     yield from _odd_launches(plan, profile)
     yield from _odd_gaps(plan, profile, suite)
     yield from _lost_launches(plan)
-    yield from _lost_nodes(plan, profile, suite)
+    yield from _lost_nodes(plan, profile)
     yield from _lost_benchmarks(plan, suite)
 
 
@@ -85,7 +85,7 @@ def _lost_launches(plan: Plan) -> Iterator[Verdict]:
         yield verdict(Code.SCHEMA, f"launch {launch_id}", "it is planned twice", launch_id=launch_id)
 
 
-def _lost_nodes(plan: Plan, profile: ClusterProfile, suite: Suite) -> Iterator[Verdict]:
+def _lost_nodes(plan: Plan, profile: ClusterProfile) -> Iterator[Verdict]:
     """Every node of the profile is in the inventory, and every node of the inventory is planned or has its reason."""
     inventory = {node.name for node in plan.inventory}
     if profile.nodes.selector is None:
@@ -96,11 +96,8 @@ def _lost_nodes(plan: Plan, profile: ClusterProfile, suite: Suite) -> Iterator[V
         for name in sorted(named - inventory):
             message = "it is in the profile and not in the inventory of the run"
             yield verdict(Code.NO_MEASUREMENT, f"node {name}", message, node=name)
-    planned = {node for spec in plan.launches for node in spec.nodes}
-    explained = {gap.node for gap in plan.gaps}
-    for name in sorted(inventory - planned - explained):
-        omitted = f": the run leaves out {', '.join(suite.omitted)}" if suite.omitted else ", and no gap says why"
-        message = f"it is in the inventory and in no launch{omitted}"
+    for name, why in uncovered(plan, profile).items():
+        message = f"it is in the inventory and in no launch: {why}"
         yield verdict(Code.NO_MEASUREMENT, f"node {name}", message, node=name)
 
 
