@@ -60,6 +60,32 @@ FILES = {
 }  # fmt: skip
 
 
+BEGUN = {
+    # file: (what the first line that tells of a run holds, what the first after its results holds)
+    "nvidia_25.9_two_sizes.txt": ("HPL-NVIDIA", "skipped because"),
+    "nvidia_21.4.txt": ("HPL-NVIDIA", "skipped because"),
+    "amd_zen_swp_column.txt": ("AMD Zen HPL", "skipped because"),
+    "netlib_1.0a_three_checks.txt": ("HPLinpack", "skipped because"),
+    "hpl_gpu_cpu_column.txt": ("HPLinpack", "skipped because"),
+    "intel_shared_memory.txt": ("LINPACK Benchmark data", "Residual checks"),
+    "hpcc_1.5_several.txt": ("HPLinpack", "skipped because"),
+}
+
+
+@pytest.mark.parametrize("name", BEGUN)
+def test_a_run_that_began_beside_a_whole_one_is_missed(name):
+    whole = text_of(name)
+    lines = whole.splitlines(keepends=True)
+    first, last = (next(at for at, line in enumerate(lines) if mark in line) for mark in BEGUN[name])
+    rates = values(items(whole), "performance")
+    for kept in range(first + 1, last + 1, 1 if last < 100 else 7):
+        cut = "".join(lines[:kept])
+        for text in (whole + cut, whole + cut + "Segmentation fault\n", cut + whole):
+            found = items(text)
+            assert found[-1].status in (Status.INCOMPLETE, Status.ABORTED), kept
+            assert set(rates) <= set(values(found, "performance"))
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_every_variant_gives_its_rows(name):
     rates, residuals, status = FILES[name]

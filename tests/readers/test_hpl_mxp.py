@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plumbline.errors import OutputError
-from plumbline.readers import hpl_mxp
+from plumbline.readers import hpl, hpl_mxp
 from plumbline.readers.reading import Completeness, Fact, Reading, Status
 from plumbline.readers.source import Source
 from plumbline.units import UNITS
@@ -67,6 +67,49 @@ def test_every_variant_gives_its_figures(name):
     assert found[-1].status is status
     for pair in zip(values(found, "performance"), values(found, "performance_lu"), strict=False):
         assert pair[0] < pair[1]
+
+
+BEGUN = {
+    # file: (what the first line that tells of a run holds, what the last one without a whole result holds)
+    "nvidia_26.2_two_loops.txt": ("HPL-MxP-NVIDIA", "test 1 of 1 starts"),
+    "nvidia_24.03_bare_block.txt": ("LU seconds", "HPL MxP Result"),
+    "nvidia_hpl_ai_20.10.txt": ("HPL-AI-NVIDIA", "Finished "),
+    "rochpl_mxp.txt": ("HPLinpack", "Finished "),
+    "icl_reference.txt": ("Mixed-Precision Benchmark", "Computational tests pass"),
+    "fugaku.txt": ("n=115200", "#END__"),
+    "plumbline_cpu_bf16.txt": ("HPL-MxP-Plumbline", "test 1 of 1 starts"),
+}
+KILLED = "mpirun noticed that process rank 3 with PID 0 on node n7 exited on signal 9 (Killed).\n"
+
+
+@pytest.mark.parametrize("name", BEGUN)
+def test_a_run_that_began_beside_a_whole_one_is_missed(name):
+    whole = text_of(name)
+    lines = whole.splitlines(keepends=True)
+    first, last = (next(at for at, line in enumerate(lines) if mark in line) for mark in BEGUN[name])
+    rates = values(items(whole), "performance")
+    for kept in range(first + 1, last + 1):
+        cut = "".join(lines[:kept])
+        for text in (whole + cut, cut + whole):
+            found = items(text)
+            assert found[-1].status is Status.INCOMPLETE, kept
+            assert set(rates) <= set(values(found, "performance"))
+        assert items(whole + cut + KILLED)[-1].status is Status.ABORTED
+
+
+def test_progress_after_the_last_result_is_of_a_solve_that_has_none():
+    whole = text_of("nvidia_24.03_bare_block.txt")
+    progress = whole.splitlines(keepends=True)[0]
+    assert items(whole + progress)[-1].reason == "a run after the last result began and gave none"
+
+
+@pytest.mark.parametrize("double", ["netlib_1.0a_three_checks.txt", "nvidia_21.4.txt"])
+def test_a_whole_run_of_the_other_precision_beside_it_is_not_missed(double):
+    fp64, mixed = (DATA.parent / "hpl" / double).read_text(), text_of("nvidia_26.2_two_loops.txt")
+    for text in (fp64 + mixed, mixed + fp64):
+        assert items(text)[-1].status is Status.COMPLETE
+    for text in (fp64 + text_of("rochpl_mxp.txt"), text_of("rochpl_mxp.txt") + fp64):
+        assert list(hpl.read(Source.of_text(text), {}))[-1].status is Status.COMPLETE
 
 
 def test_all_fixtures_are_listed():

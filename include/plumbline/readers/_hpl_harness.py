@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from plumbline.readers._hpl_lines import (
     Banner,
@@ -92,6 +92,7 @@ class Harness:
         self._footer: Footer | None = None
         self._mixed = False
         self._wrapped = False
+        self._in_suite = False
 
     @property
     def in_table(self) -> bool:
@@ -117,7 +118,7 @@ class Harness:
             self._test = Test(row=found, damaged=found is None, mixed=mixed)
         elif " tests " in text or "Finished" in text:
             events = self._count(text)
-        elif "HPL" in text and (title := banner(text)):
+        elif "HPL" in text and (title := self._title(text)):
             events = [*self.close(), title]
             self._mixed = title.mixed or (self._mixed and title.harness)
             self.columns = None
@@ -126,6 +127,14 @@ class Harness:
         elif "Final Score" in text or "Residual Check" in text:
             events = self._console(text)
         return events
+
+    def _title(self, text: str) -> Banner | None:
+        title = banner(text)
+        if title is None:
+            self._in_suite |= "Begin of HPL section" in text
+        elif self._in_suite:
+            title, self._in_suite = replace(title, continues=True), False
+        return title
 
     def close(self) -> Iterator[Event]:
         """Give the test that is open, at the end of the output or where another begins."""
@@ -167,6 +176,32 @@ class Harness:
             yield Threshold(bound)
 
 
+class Titles:
+    """The titles since the last result: a program and HPL's harness print one each, a second one is another run's."""
+
+    def __init__(self) -> None:
+        """Start before the first title."""
+        self.lost = 0
+        """Runs that printed a title and no result before the next began."""
+        self._seen: set[bool] = set()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a run has begun that gave no result yet."""
+        return bool(self._seen)
+
+    def note(self, title: Banner) -> None:
+        """Take a title."""
+        if title.harness in self._seen and not title.continues:
+            self.lost += 1
+            self._seen.clear()
+        self._seen.add(title.harness)
+
+    def answered(self) -> None:
+        """Note that the run that printed them gave a result, or is none of those that are counted."""
+        self._seen.clear()
+
+
 class Tally:
     """Counts over tests and footers: enough to say whether everything announced was seen, at constant memory."""
 
@@ -178,12 +213,19 @@ class Tally:
         self.footers = 0
         self.announced = self.completed = self.failed_tests = self.skipped = self.without = 0
         self.problems: list[str] = []
+        self.titles = Titles()
         self._open = 0
         self._run_open = False
 
-    def begin(self) -> None:
+    def begin(self, title: Banner) -> None:
         """Note that a program started: its footer must follow."""
+        self.titles.note(title)
         self._run_open = True
+
+    def disown(self) -> None:
+        """Note that the run whose title came last is none of those that are counted."""
+        self.titles.answered()
+        self._run_open = self._open > 0
 
     def add(self, test: Test) -> None:
         """Count one test."""
@@ -210,6 +252,7 @@ class Tally:
         if self._open != footer.completed and len(self.problems) < 10:
             self.problems.append(f"readable rows: {self._open}, tests in the footer: {footer.completed}")
         self._open, self._run_open = 0, False
+        self.titles.answered()
 
     def reasons(self) -> list[str]:
         """Say what is missing, most telling first; empty when all that was announced is there."""
@@ -218,6 +261,8 @@ class Tally:
             found.append("no 'Finished … tests' footer")
         elif self._run_open:
             found.append("a run after the last 'Finished … tests' footer has none")
+        if self.titles.lost:
+            found.append(f"runs that began before another and have no 'Finished … tests' footer: {self.titles.lost}")
         if self.unchecked:
             found.append(f"tests without a residual check: {self.unchecked}")
         if self.damaged and self.footers == 0:

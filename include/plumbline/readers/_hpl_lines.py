@@ -44,8 +44,10 @@ _MARKS = re.compile(
     rb"(?:Ax-b|W[RC]|T/V|HPL|FLOP|Flop/s|\*\*\*\*|SLOPPY|AVG =|Final Sc|Size |Residual|Time spent|Total time|Threshold|"
     rb"FAILED|Solver iter|Finished)[^\n]*"
 )
-_MORE_MARKS = (b" tests ", b" b=", b"   pass", b"   fail", b".. PASSED")
+_MORE_MARKS = (b" tests ", b" b=", b"   pass", b"   fail", b".. PASSED", b"LINPACK ")
 """A line without a mark is no record. Few and mostly upper case, so that a scan for them costs little."""
+_PROGRESS_MARKS = (b"Prog=", b"Fraction=")
+_RESULT_MARKS = (b"Ax-b", b"PASSED", b"FAILED", b"GFLOPS", b"Gflops_", b"Finished", b"Residual", b"End of ")
 _BLOCK_BYTES = 256 << 10
 _PROGRESS_BYTES = 8 << 10
 """Where in a block its last line of progress is looked for."""
@@ -157,6 +159,15 @@ class Log:
         """Give the newest lines, the last first."""
         return (raw for block in reversed(self._tail) for raw in reversed(block.split(b"\n")))
 
+    def ends_underway(self) -> bool:
+        """Say whether the last that a solve printed is its progress: what it was to result in is not there."""
+        for block in reversed(self._tail):
+            newest = max(block.rfind(mark) for mark in _PROGRESS_MARKS)
+            result = max(block.rfind(mark) for mark in _RESULT_MARKS)
+            if newest >= 0 or result >= 0:
+                return newest > result
+        return False
+
     def _other_progress(self) -> dict[str, float] | None:
         for raw in (raw for raw in self._backwards() if raw[:9].strip()[:1].isdigit()):
             text = strip_prefix(raw.decode("utf-8", "replace"))
@@ -203,6 +214,8 @@ class Banner:
 
     name: str
     version: str
+    continues: bool = False
+    """Whether it stands at HPCC's HPL section, which repeats the title that the suite began with."""
 
     @property
     def mixed(self) -> bool:

@@ -32,6 +32,7 @@ _REFERENCE = re.compile(
     r"\s*(Time spent in factorization|Time spent in GMRES|Total time|Effective operation per sec) *: *(\S+) "
     r"(?:second|GFLOPs)\b"
 )
+_REFERENCE_TITLE = "Mixed-Precision Benchmark"
 _REFERENCE_NAMES = {
     "Time spent in factorization": "time_lu", "Time spent in GMRES": "time_solver",
     "Total time": "time", "Effective operation per sec": "performance",
@@ -159,6 +160,10 @@ class Blocks:
         self._block = False
         self._reference = False
         self._fugaku: tuple[int, int, int, int] | None = None
+        self._waiting = False
+        """Whether a program of the reference or Fugaku's has begun and has no result yet."""
+        self._unanswered = False
+        self._lost = 0
 
     @property
     def announced(self) -> int:
@@ -184,12 +189,23 @@ class Blocks:
 
     def close(self) -> Iterator[Solve]:
         """Give what is open at the end of the output."""
+        self._unanswered = self._solve.time_lu is not None and not self._solve.measured
         yield from self._flush()
 
     def reasons(self) -> list[str]:
         """Say what of the announced structure is missing."""
         found = [reason for steps in (self.tests, self.loops) if (reason := steps.reason())]
+        if self._lost:
+            found.append(f"runs that began before another and gave no result: {self._lost}")
+        if self._waiting or self._unanswered:
+            found.append("a run began and gave no result")
         return ["the result block has no end title", *found] if self._block else found
+
+    def _begin(self) -> None:
+        """Note that a run of the reference or of Fugaku's program begins."""
+        self._lost += self._waiting
+        self._waiting = True
+        self._solve, self._reference = Solve(), False
 
     def _starred(self, text: str) -> Iterator[Solve]:
         if _TITLE.match(text):
@@ -203,6 +219,7 @@ class Blocks:
     def _flush(self) -> Iterator[Solve]:
         solve, self._solve, self._reference = self._solve, Solve(), False
         if solve.measured or solve.checks or solve.performance_lu is not None:
+            self._waiting = False
             yield solve
 
     def _step(self, match: re.Match[str]) -> Iterator[Solve]:
@@ -269,6 +286,7 @@ class Blocks:
                 self._solve.gemm_per_gpu, self._solve.gemm_per_gpu_min = mean, smallest
                 self.facts["gemm_slowest"] = {"rank": int(match[8][:9]), "host": match[9]}
         elif match[1] == "LU":
+            self._lost += self._solve.time_lu is not None
             self.ran = True
             self._solve.time_lu = largest
             self.facts["lu_slowest"] = {"rank": int(match[5][:9]), "host": match[6]}
@@ -293,8 +311,9 @@ class Blocks:
         text = line.text
         # A look for a word costs a fraction of a pattern's failure.
         if (" time" in text or "Time " in text or "Effective" in text) and (match := _REFERENCE.match(text)):
-            self.started = self.ran = self._reference = True
-            setattr(self._solve, _REFERENCE_NAMES[match[1]], number(match[2]))
+            self._take_reference(_REFERENCE_NAMES[match[1]], number(match[2]))
+        elif _REFERENCE_TITLE in text:
+            self._begin()
         elif "iterati" in text and (match := _ITERATION.match(text)):
             self.ran = True
             self._solve.iterations = int(match[1])
@@ -305,5 +324,13 @@ class Blocks:
         elif "device: " in text and (match := _DEVICE.match(text)):
             self.facts["device"] = match[1].strip()
         elif line.whole and "n=" in text and (match := _FUGAKU_SIZE.match(text)):
+            self._begin()
             n, nb, p, q = (int(match[i]) for i in range(1, 5))
             self._fugaku = (n, nb, p, q)
+
+    def _take_reference(self, name: str, value: float | None) -> None:
+        """Take a figure of the reference, which tells each once a run."""
+        if getattr(self._solve, name) is not None:
+            self._begin()
+        self.started = self.ran = self._reference = self._waiting = True
+        setattr(self._solve, name, value)

@@ -97,7 +97,7 @@ class _Run:
         self.numbering = Numbering()
         self.banners: dict[bool, Banner] = {}
         self.unexpected = 0
-        self.mixed = False
+        self.mixed = self.underway = False
         self.threshold: float | None = None
         self.first: Row | None = None
         self.last: Row | None = None
@@ -107,12 +107,12 @@ class _Run:
     @property
     def double(self) -> bool:
         """Whether anything was solved in double precision, or a program that does so was started."""
-        return bool(self.tally.tests or self.smp.tables or False in self.banners)
+        return bool(self.tally.tests or self.smp.begun or False in self.banners)
 
     @property
     def anything(self) -> bool:
         """Whether HPL in double precision left any trace but progress."""
-        return bool(self.tally.tests or self.banners or self.tally.footers or self.smp.tables)
+        return bool(self.tally.tests or self.banners or self.tally.footers or self.smp.begun)
 
     @property
     def unfinished(self) -> bool:
@@ -124,18 +124,21 @@ class _Run:
         for line in log.records():
             for event in harness.feed(line):
                 yield from self._take(event)
-            if self.smp.tables or "Size" in line.text:
+            if self.smp.tables or "Size" in line.text or "LINPACK" in line.text:
                 for test in self.smp.feed(line):
                     yield from self._test(test)
         for event in harness.close():
             yield from self._take(event)
         yield from self.numbering.rest()
+        self.underway = log.ends_underway()
 
     def _take(self, event: object) -> Iterator[Reading]:
         if isinstance(event, Test):
             yield from self._test(event)
         elif isinstance(event, Footer):
-            if not self._mixed_since_footer:
+            if self._mixed_since_footer:
+                self.tally.disown()
+            else:
                 self.tally.end(event)
             self._mixed_since_footer = False
         elif isinstance(event, Threshold):
@@ -145,11 +148,12 @@ class _Run:
             self.mixed |= event.mixed
             if not self._mixed_since_footer:
                 self.banners.setdefault(event.harness, event)
-                self.tally.begin()
+                self.tally.begin(event)
 
     def _test(self, test: Test) -> Iterator[Reading]:
         if test.mixed:
             self.mixed = self._mixed_since_footer = True
+            self.tally.disown()
             return
         self.tally.add(test)
         params: dict[str, Scalar] = {"precision": "FP64"}
@@ -221,12 +225,13 @@ class _Run:
     def _missing(self) -> list[str]:
         tally = self.tally
         found = [] if self.smp.tables and not self.banners else tally.reasons()
-        if self.smp.tables > self.smp.ends:
-            found.append("no 'Residual checks' line below the table")
+        found += self.smp.reasons()
         if not tally.measured:
             found.insert(0, "no result row")
         if "tests" in self.expect and tally.measured != self.expect["tests"]:
             found.append(f"rows: {tally.measured}, expected: {self.expect['tests']}")
+        if tally.measured and self.underway:
+            found.append("a test after the last result began and gave none")
         if self.unexpected:
             asked = ", ".join(f"{key.upper()}={value}" for key, value in self.expect.items() if key != "tests")
             found.append(f"rows that are not of {asked}: {self.unexpected}")

@@ -13,7 +13,7 @@ from typing import Any
 
 from plumbline.errors import OutputError
 from plumbline.model import Scalar
-from plumbline.readers._hpl_harness import Footer, Harness, Tally, Test, Threshold
+from plumbline.readers._hpl_harness import Footer, Harness, Tally, Test, Threshold, Titles
 from plumbline.readers._hpl_lines import Banner, Log, of_launcher
 from plumbline.readers._mxp_blocks import Blocks, Solve
 from plumbline.readers._numbering import Numbering
@@ -105,8 +105,9 @@ class _Run:
         self.blocks = Blocks()
         self.tally = Tally()
         self.tables = False
-        self.double = False
+        self.double = self._in_double = self.underway = False
         self.title: Banner | None = None
+        self.titles = Titles()
         self.threshold: float | None = None
         self.numbering = Numbering()
         self.solves = self.incomplete = self.unexpected = 0
@@ -139,6 +140,7 @@ class _Run:
             yield from self._take(event)
         for solve in self.blocks.close():
             yield from self._solve(solve)
+        self.underway = log.ends_underway()
         yield from self.numbering.rest()
 
     def _take(self, event: object) -> Iterator[Reading]:
@@ -147,19 +149,31 @@ class _Run:
                 return  # a residual without a row: the result blocks read it
             if not event.mixed:
                 self.double = True
+                if event.checked:
+                    self.titles.answered()
                 return
             self.tables = True
             self.tally.add(event)
             if event.measured:
                 yield from self._solve(_of_row(event))
         elif isinstance(event, Footer):
+            self.titles.answered()
             if self.tables:
                 self.tally.end(event)
         elif isinstance(event, Threshold):
             self.threshold = event.value
         elif isinstance(event, Banner):
             self.title = event if self.title is None or not event.harness else self.title
-            self.double |= not event.mixed and not event.harness
+            self._take_title(event)
+
+    def _take_title(self, title: Banner) -> None:
+        """Take the title of a run; one in double precision is awaited by its own reader."""
+        self._in_double = not title.mixed and (not title.harness or self._in_double)
+        self.double |= not title.mixed and not title.harness
+        if self._in_double:
+            self.titles.answered()
+        else:
+            self.titles.note(title)
 
     def _solve(self, solve: Solve) -> Iterator[Reading]:
         self.solves += solve.measured
@@ -169,6 +183,8 @@ class _Run:
             self.passed += check.passed
             self.failed += not check.passed
             self.last_residual = check.text or self.last_residual
+        if solve.measured or solve.checks:
+            self.titles.answered()
         params = solve.params()
         if solve.performance is not None:
             self.last = solve
@@ -223,6 +239,10 @@ class _Run:
     def _missing(self) -> list[str]:
         found = self.tally.reasons() if self.tables else []
         found += self.blocks.reasons()
+        if self.titles.lost:
+            found.append(f"runs that began before another and gave no result: {self.titles.lost}")
+        if self.solves and (self.titles.waiting or self.underway):
+            found.append("a run after the last result began and gave none")
         if not self.solves:
             found.insert(0, "no result")
         if self.incomplete:
