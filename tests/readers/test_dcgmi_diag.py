@@ -191,6 +191,36 @@ def test_a_second_run_is_never_lost(text):
             assert read.rows() == whole.rows()
 
 
+@pytest.mark.parametrize("key", ["test_categories", "tests", "results"])
+def test_a_list_that_holds_something_else_is_damage(key):
+    def damage(value):
+        if isinstance(value, dict):
+            for name, below in value.items():
+                damage(below)
+                if name == key:
+                    below.append("Fail")
+        for below in value if isinstance(value, list) else []:
+            damage(below)
+
+    assert outcome(reader, changed(NEW, damage)).status is Status.INCOMPLETE
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Error: unable to establish a connection to the specified host: localhost",
+        "dcgmi: command not found",
+        "node2: Error: Diagnostic could not be run because another one runs.",
+    ],
+)
+def test_a_run_that_was_refused_beside_a_whole_one(said):
+    for text in (f"{NEW}\n{said}\n", f"{said}\n{NEW}"):
+        read = outcome(reader, text)
+        assert read.status is Status.INCOMPLETE
+        assert read.rows() == outcome(reader, NEW).rows()
+    assert outcome(reader, f"{NEW}\nError: the disk is slow\n").status is Status.COMPLETE
+
+
 def test_a_document_beside_a_whole_one_that_holds_no_diagnostic():
     strange = json.dumps({"DCGM Diagnostic": [{"category": "Deployment"}]})
     assert outcome(reader, f"{NEW}\n{strange}\n").status is Status.INCOMPLETE

@@ -62,6 +62,8 @@ class Diagnosis:
     summaries: dict[str, Result] = field(default_factory=dict)
     tests: dict[str, list[Result]] = field(default_factory=dict)
     """The results of each test, in the document's order."""
+    damage: str | None = None
+    """What of the document is not what the tool writes."""
 
     @property
     def everything(self) -> list[Result]:
@@ -90,15 +92,18 @@ def diagnosis_of(document: Mapping[str, Any]) -> Diagnosis:
         root, version=_told(places, "version"), driver=_told(places, "Driver Version Detected"),
         listed=_listed(document, body), runtime_error=_runtime_error(document, body),
     )  # fmt: skip
-    for category in dicts(body.get("test_categories")):
-        for test in dicts(category.get("tests")):
+    for category in _parts(body, "test_categories", diagnosis):
+        for test in _parts(category, "tests", diagnosis):
             name = str(test.get("name", "unnamed"))
             where = str(category.get("category", ""))
-            results = [_result(name, where, entry) for entry in dicts(test.get("results"))]
+            results = [_result(name, where, entry) for entry in _parts(test, "results", diagnosis)]
             diagnosis.results += results
             diagnosis.tests.setdefault(name, []).extend(results)
-            if isinstance(test.get("test_summary"), dict):
-                diagnosis.summaries[name] = _result(name, where, test["test_summary"])
+            summary = test.get("test_summary")
+            if isinstance(summary, dict):
+                diagnosis.summaries[name] = _result(name, where, summary)
+            elif summary is not None:
+                diagnosis.damage = diagnosis.damage or f"test_summary of {name} is no object"
     return diagnosis
 
 
@@ -125,6 +130,17 @@ def _runtime_error(document: Mapping[str, Any], body: Mapping[str, Any]) -> str 
         if isinstance(error, str) and error:
             return error.strip()
     return None
+
+
+def _parts(place: Mapping[str, Any], key: str, diagnosis: Diagnosis) -> list[dict[str, Any]]:
+    """Give the objects of the list at a key; what else is there damages the diagnosis."""
+    value = place.get(key)
+    found = dicts(value)
+    if value is not None and not (isinstance(value, list) and len(found) == len(value)):
+        diagnosis.damage = diagnosis.damage or f"{key} holds what is no object"
+    elif value is None and key == "tests":
+        diagnosis.damage = diagnosis.damage or f"category {place.get('category', 'unnamed')} has no tests"
+    return found
 
 
 def dicts(value: Any) -> list[dict[str, Any]]:

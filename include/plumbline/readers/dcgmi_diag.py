@@ -80,6 +80,9 @@ _REFUSED = re.compile(
     r".{1,200}|dcgmi: (?:command )?not found.{0,40})$",
     re.MULTILINE,
 )
+_REFUSES = re.compile(r"Err(?:or)?: |dcgmi: ")
+"""How a sentence that `_REFUSED` finds begins."""
+_NEAR = 100
 _KEYS = tuple(f'"{root}"' for root in ROOTS)
 _MARKS = ('"test_categories"', '"test_summary"', '"gpu_ids"')
 _MOST_WARNINGS = 200
@@ -127,7 +130,24 @@ def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
         why = "the JSON stops before its end" if documents.cut else "no diagnostic in it, as JSON or as a table"
         raise OutputError(why, source=source.name, excerpt=text.strip()[:80])
     yield from _facts(book, book.worst)
-    yield _completeness(book, cut)
+    yield _completeness(book, cut or _refusal_beside(text))
+
+
+def _refusal_beside(text: str) -> str:
+    """Give what dcgmi says of another run that it refused, on a line that is part of no document and no table."""
+    for word in _REFUSES.finditer(text):
+        begin = _line_begin(text, word.start())
+        if begin is None or any(mark in text[begin : word.start()] for mark in '"|'):
+            continue
+        if refused := _REFUSED.match(text, begin):
+            return f"another run was refused: {refused[1].strip()[:200]}"
+    return ""
+
+
+def _line_begin(text: str, place: int) -> int | None:
+    """Give where the line of a place begins, None where that is far away."""
+    at = text.rfind("\n", max(0, place - _NEAR), place)
+    return at + 1 if at >= 0 or place <= _NEAR else None
 
 
 class _Kinds:
@@ -223,6 +243,8 @@ class _Book:
 
     def _problems(self, diagnosis: Diagnosis, overall: str) -> Iterator[str]:
         named = {test.lower(): test for test in diagnosis.tests} if self._wanted else {}
+        if diagnosis.damage:
+            yield diagnosis.damage
         for name in self._wanted:
             if name.lower() not in named:
                 yield f"test {name} is not there; there are: {', '.join(diagnosis.tests) or 'none'}"
