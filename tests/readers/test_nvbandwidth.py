@@ -111,6 +111,21 @@ def test_a_second_run_that_only_began():
     assert parse(output() + banner()).status is Status.INCOMPLETE
 
 
+@pytest.mark.parametrize("version", ["v0.8", "v0.4"])
+def test_a_cut_run_beside_a_whole_one_is_missed(version):
+    whole = output(version)
+    lines = whole.splitlines(keepends=True)
+    end = next(at for at, line in enumerate(lines) if "SUM host_device_latency" in line)
+    tests = "host_to_device_memcpy_ce,device_to_device_bidirectional_memcpy_read_ce,host_device_latency_sm"
+    assert parse(whole, tests=tests).status is Status.COMPLETE
+    for kept in range(1, end + 1):
+        cut = "".join(lines[:kept])
+        for text in (cut + whole, whole + cut):
+            found = parse(text, tests=tests)
+            assert found.status is Status.INCOMPLETE, (kept, text.startswith(whole))
+            assert len(found.readings) >= len(parse(whole).readings)
+
+
 @pytest.mark.parametrize(
     "damage",
     [

@@ -104,6 +104,8 @@ class TextScan:
         self.report_lines: list[str] = []
         self._report_bytes = 0
         self._test = ""
+        self._begun = False
+        """Whether a run has begun that gave no result yet."""
         self._matrix: Matrix | None = None
         self._unit: str | None = None
         self._rows = RowShapes(_ROW, _LONGEST_ROW)
@@ -181,8 +183,7 @@ class TextScan:
 
     def _tear(self, text: str) -> None:
         self._matrix = None
-        self.outcome.problems.append(f"a matrix of {self._test or 'a test'} is damaged or cut: {text.strip()[:120]}")
-        del self.outcome.problems[20:]
+        self._miss(f"a matrix of {self._test or 'a test'} is damaged or cut: {text.strip()[:120]}")
 
     def _line(self, text: str) -> None:
         begins = text[:4]
@@ -195,6 +196,7 @@ class TextScan:
             self.outcome.touched = True
         elif begins == "Waiv" and _WAIVED.fullmatch(text):
             self._leave()
+            self._begun = False
             self.outcome.waived += 1
         elif begins in ("Erro", "ERRO") and (match := _ERROR.fullmatch(text)):
             self._leave()
@@ -226,7 +228,7 @@ class TextScan:
         if text.startswith(_BANNERS):
             self._banner(text)
         if _FOOTER in text:
-            outcome.ended = True
+            outcome.ended, self._begun = True, False
         elif _OLD_NOTE in text:
             outcome.has_footer = False
         elif text.startswith(("NOTE:", "Warning:")) and len(outcome.warnings) < 10:
@@ -238,6 +240,15 @@ class TextScan:
         number = int(value) if value.isascii() and value.isdecimal() and len(value) < 12 else value
         self.outcome.banner.setdefault(_BANNER[start], number)
         self.outcome.touched, self.outcome.ended = True, False  # another run may follow one that has ended
+        if _BANNER[start] == "version":
+            if self._begun:
+                self._leave()
+                self._miss("a run that began before another gave no result")
+            self._begun = True
+
+    def _miss(self, problem: str) -> None:
+        self.outcome.problems.append(problem)
+        del self.outcome.problems[20:]
 
     def _sum(self, name: str, value: str) -> None:
         matrix, self._matrix = self._matrix, None
@@ -245,16 +256,15 @@ class TextScan:
         if len(self.outcome.sums) < _MOST_COLUMNS:
             self.outcome.sums[name] = float(value)
         if matrix is None or not matrix.labels:
-            self.outcome.problems.append(f"the sum of {name} stands without its matrix")
-            del self.outcome.problems[20:]
+            self._miss(f"the sum of {name} stands without its matrix")
             return
         matrix.name, matrix.printed_sum = name, float(value)
         matrix.test = matrix.test or name
         if matrix.sum_agrees():
             self.outcome.matrices.append(matrix)
+            self._begun = False
         else:
-            self.outcome.problems.append(f"the sum {value} of {name} is not that of its cells")
-            del self.outcome.problems[20:]
+            self._miss(f"the sum {value} of {name} is not that of its cells")
 
     def _leave(self) -> None:
         """Give up a matrix whose sum never came."""
@@ -265,4 +275,6 @@ class TextScan:
     def finish(self) -> Outcome:
         """Give what was found."""
         self._leave()
+        if self._begun and (self.outcome.names or self.outcome.matrices):
+            self._miss("a run after the last result began and gave none")
         return self.outcome
