@@ -384,7 +384,8 @@ def approve(run_dir: Path, *, by: str, comment: str, kind: str = "approve_baseli
     """Record a person's decision on a judged run.
 
     A run becomes part of the baseline when its gate is open, whatever warnings it has, or when nothing but a missing
-    baseline closes it: an acceptance, which blocks warnings, could never have a first one otherwise.
+    baseline closes it: an acceptance, which blocks warnings, could never have a first one otherwise. Of a run that is
+    approved the standing decision is given, and none is added.
     Raises ConfigError for any other run, OutputError where evidence or verdict is not what was sealed.
     """
     run = RunDirectory.open(run_dir)
@@ -399,14 +400,29 @@ def approve(run_dir: Path, *, by: str, comment: str, kind: str = "approve_baseli
         _refuse_unapproved(run)
     if not by.strip():
         raise ConfigError("an approval needs a name: --by")
+    if kind == "approve_baseline" and (standing := standing_approval(run)):
+        return standing
     return run.add_decision({"kind": kind, "by": by, "comment": comment, "verdict": data["verdict"]})
 
 
-def _refuse_unapproved(run: RunDirectory) -> None:
+def standing_approval(run: RunDirectory) -> dict[str, Any] | None:
+    """Give the decision that makes a run part of the baseline, None without one. Raises OutputError for a damaged file.
+
+    Only runs with decisions pay for reading history's module.
+    """
+    if not run.decisions():
+        return None
     from plumbline.tracking.history import approval  # noqa: PLC0415 - imports pyarrow
 
     decision = approval(run)
     if decision is None or not decision.approved:
+        return None
+    wanted = (decision.kind, decision.at)
+    return next(one for one in reversed(run.decisions()) if (one.get("kind"), one.get("decided_at")) == wanted)
+
+
+def _refuse_unapproved(run: RunDirectory) -> None:
+    if standing_approval(run) is None:
         raise ConfigError(f"{run.run_id} is not approved: there is nothing to take back")
 
 

@@ -10,6 +10,7 @@ import pytest
 from tests.commands.command_line import edit_to_open, run
 from tests.run_builder import build_run, rewrite_json
 
+from plumbline.commands.running import print_verdict
 from plumbline.errors import ExitCode
 from plumbline.model import Code, Origin, Verdict, verdict
 
@@ -49,6 +50,33 @@ def test_an_approval_is_told_in_a_sentence_or_as_json(results: Path, capsys: pyt
     assert json.loads(out) == made.decisions()[-1]
     pretended = build_run(results, cluster="pretended", origin=Origin.SIMULATED)
     assert "baseline of pretended (SIMULATED), as" in run(capsys, "approve", str(pretended.path), "--by", "ann")[1]
+
+
+def test_an_approved_run_is_not_approved_twice_and_is_shown_as_such(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = build_run(results, extra=[BARE])
+    data = json.loads((made.derived / "verdict.json").read_text())
+    print_verdict(made, data)
+    assert f"plumbline approve {made.run_id}" in " ".join(capsys.readouterr().out.split())
+    assert "approved" not in json.loads(run(capsys, "list", "runs", "--json")[1])[0]
+    assert run(capsys, "approve", str(made.path), "--by", "ann")[0] == ExitCode.OK
+    (first,) = made.decisions()
+    code, out, _ = run(capsys, "approve", str(made.path), "--by", "bob")
+    assert code == ExitCode.OK
+    assert f"{made.run_id} is already approved by ann at {first['decided_at']}" in out
+    assert json.loads(run(capsys, "approve", str(made.path), "--by", "bob", "--json")[1]) == first
+    assert made.decisions() == [first]
+    (row,) = json.loads(run(capsys, "list", "runs", "--json")[1])
+    assert row["approved"] == f"by ann at {first['decided_at']}"
+    print_verdict(made, data)
+    out = capsys.readouterr().out
+    assert "plumbline approve" not in out
+    assert f"approved by ann at {first['decided_at']}: part of the baseline" in out
+    assert run(capsys, "approve", str(made.path), "--by", "ann", "--revoke")[0] == ExitCode.OK
+    assert "approved" not in json.loads(run(capsys, "list", "runs", "--json")[1])[0]
+    assert run(capsys, "approve", str(made.path), "--by", "bob")[0] == ExitCode.OK
+    assert [line["by"] for line in made.decisions()] == ["ann", "ann", "bob"]
 
 
 def test_an_approval_that_nobody_gave_is_not_taken_back(results: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -258,7 +258,13 @@ def _or_invalid(row: Callable[[str], dict[str, Any]], name: str) -> dict[str, An
 def _list_runs() -> list[dict[str, Any]]:
     paths = sorted(path for path in stages.default_results().glob("*/*/*") if RUN_ID.match(path.name))
     return [
-        {"run": path.name, "cluster": path.parts[-3], "suite": path.parts[-2], **_word(RunDirectory(path))}
+        {
+            "run": path.name,
+            "cluster": path.parts[-3],
+            "suite": path.parts[-2],
+            **_word(RunDirectory(path)),
+            **_approved(RunDirectory(path)),
+        }
         for path in paths
     ]
 
@@ -278,13 +284,22 @@ def _word(run: RunDirectory) -> dict[str, str]:
         return {"verdict": "not judged", "gate": "closed"}
 
 
+def _approved(run: RunDirectory) -> dict[str, str]:
+    """Say who made a run part of the baseline, or that its decisions can't be read; nothing where nobody did."""
+    try:
+        line = stages.standing_approval(run)
+    except OutputError as error:
+        return {"approved": f"unknown: {error}"}
+    return {"approved": f"by {line.get('by')} at {line.get('decided_at')}"} if line else {}
+
+
 _LISTS: dict[str, tuple[str, Callable[[], list[dict[str, Any]]]]] = {
     "readers": ("the formats that `plumbline parse` reads, with what it finds in each", _list_readers),
     "benchmarks": ("what can be measured, with every parameter that suites and --set can give", _list_benchmarks),
     "indicators": ("the quantities that are judged, with unit and formula", _list_indicators),
     "clusters": ("the profiles that --cluster takes", _list_clusters),
     "suites": ("what --suite takes, with the benchmarks of each", _list_suites),
-    "runs": ("what was measured so far, with verdict and gate of each run", _list_runs),
+    "runs": ("what was measured so far, with verdict and gate of each run, and who approved it", _list_runs),
 }
 """What can be listed: its meaning, and what gives its rows."""
 

@@ -139,9 +139,13 @@ def _check_suite(runs: Path, suite: str) -> None:
 def _approve(chosen: argparse.Namespace) -> int:
     run = named_run(chosen.run_dir)
     kind = "revoke_baseline" if chosen.revoke else "approve_baseline"
+    before = len(run.decisions())
     line = stages.approve(run.path, by=chosen.by, comment=chosen.comment, kind=kind)
     if chosen.json:
         print(json.dumps(line, ensure_ascii=False))
+        return ExitCode.OK
+    if len(run.decisions()) == before:
+        print(f"{run.run_id} is already approved by {line['by']} at {line['decided_at']}: nothing was recorded")
         return ExitCode.OK
     part, with_it = ("is no part any more", "without it") if chosen.revoke else ("is part", "with it as well")
     verdict = run.read_derived(VERDICT)

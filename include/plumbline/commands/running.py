@@ -244,5 +244,12 @@ def print_verdict(run: RunDirectory, verdict: dict[str, Any]) -> None:
         found = run.read_derived("findings.json")
     except OutputError:  # no report was written
         found = []
-    for line in verdict_lines(verdict, found, shown, approvable=stages.approvable(verdict), width=terminal_width()):
+    try:
+        standing = stages.standing_approval(run)
+    except OutputError:  # `plumbline approve` says what is damaged
+        standing = None
+    may = stages.approvable(verdict) and standing is None
+    for line in verdict_lines(verdict, found, shown, approvable=may, width=terminal_width()):
         print(line)
+    if standing is not None:
+        print(f"approved by {standing.get('by')} at {standing.get('decided_at')}: part of the baseline")
