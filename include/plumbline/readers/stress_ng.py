@@ -71,7 +71,9 @@ _SUMMARY = re.compile(r"(?P<what>skipped|passed|failed|metrics untrustworthy): (
 _SUMMARY_ITEM = re.compile(r"([a-z][\w-]{0,60}) \((\d{1,9})\)")
 _NOT_HERE = re.compile(r"(?:stress-ng-)?([a-z][\w-]{0,60}): this stressor is not (?:implemented|supported) on this ")
 """Older versions have no summary of what was skipped."""
-_SETTING = re.compile(r"(?:setting|defaulting) to an? .{1,80} run per stressor")
+_SETTING = ("setting to a", "defaulting to a")
+"""How a run's first line begins, which says for how long each stressor runs; what it ends with may be cut."""
+_STARTS = (*_SETTING, "dispatching hogs:")
 _DISPATCH = re.compile(r"dispatching hogs: (.*)")
 _DISPATCH_ITEM = re.compile(r"(\d{1,9}) ([a-z][\w-]{0,60})")
 _MISCELLANEOUS = re.compile(
@@ -166,7 +168,7 @@ def _level(head: str) -> str | None:
 
 def _take_text(runs: list[Run], level: str, text: str) -> None:
     run = runs[-1]
-    if text.startswith("dispatching hogs:") or text.endswith(" run per stressor"):
+    if text.startswith(_STARTS):
         _take_start(runs, text)
     elif found := _END.fullmatch(text):
         if run.end is not None:
@@ -193,7 +195,7 @@ def _take_start(runs: list[Run], text: str) -> None:
         if run.works():
             runs.append(run := Run())
         run.dispatched.update({name: int(count) for count, name in _DISPATCH_ITEM.findall(found[1])})
-    elif _SETTING.fullmatch(text):
+    elif text.startswith(_SETTING):
         if run.begun or run.works() or run.yaml:
             runs.append(run := Run())
         run.begun = True
