@@ -417,8 +417,8 @@ def standing_approval(run: RunDirectory) -> dict[str, Any] | None:
     decision = approval(run)
     if decision is None or not decision.approved:
         return None
-    wanted = (decision.kind, decision.at)
-    return next(one for one in reversed(run.decisions()) if (one.get("kind"), one.get("decided_at")) == wanted)
+    lines: list[dict[str, Any]] = run.decisions()
+    return [one for one in lines if (one.get("kind"), one.get("decided_at")) == (decision.kind, decision.at)][-1]
 
 
 def _refuse_unapproved(run: RunDirectory) -> None:

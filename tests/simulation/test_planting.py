@@ -11,6 +11,7 @@ import pytest
 from plumbline import stages
 from plumbline.cli import main
 from plumbline.clusters.profile import load_profile
+from plumbline.commands.running import print_verdict
 from plumbline.configuration import project_root
 from plumbline.errors import ConfigError, ExitCode
 from plumbline.simulation.faults import Scenario, load_scenario
@@ -97,6 +98,10 @@ def test_plan_and_evidence_say_which_faults_are_there(
     run = stages.prepare("simulated-8", "nightly", {"faults": str(path)}, trigger="test", now=NIGHT)
     found = run.read_evidence("environment")["planted"]
     assert (found["file"], found["faults"], found["active"]) == (str(path), 2, ["slow_nic at n0002 rail 3"])
+    words = {"verdict": "PASS", "gate": "open", "run_id": run.run_id, "cluster": "simulated-8", "suite": "nightly"}
+    coverage = {"expected": 8, "measured": 8, "missing": [], "rows_expected": 1, "rows_measured": 1}
+    print_verdict(run, {**words, "origin": "simulated", "device": "gpu", "coverage": coverage, "reasons": []})
+    assert "planted: SIMULATED: 1 of 2 planted faults is active on 2026-03-01" in capsys.readouterr().out
     healthy = stages.planted_in(stages.load("simulated-8", "nightly", {})[1], NIGHT)
     assert healthy == {}
 

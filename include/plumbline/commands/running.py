@@ -251,5 +251,7 @@ def print_verdict(run: RunDirectory, verdict: dict[str, Any]) -> None:
     may = stages.approvable(verdict) and standing is None
     for line in verdict_lines(verdict, found, shown, approvable=may, width=terminal_width()):
         print(line)
+    if planted := run.read_evidence("environment").get("planted"):
+        print(f"planted: {planted['words']}")
     if standing is not None:
         print(f"approved by {standing.get('by')} at {standing.get('decided_at')}: part of the baseline")

@@ -36,7 +36,7 @@ def compared_in_words(verdict: Mapping[str, Any]) -> str:
     ]
     told = [f"{count:,} {words}" for count, words, shown in parts if shown]
     text = f"of {plural(verdict['coverage']['rows_measured'], 'value')}, {', '.join(told) or 'none'}"
-    text += "" if runs else "; no run is approved yet"
+    text += "" if runs else "; no run was approved before it began"
     if found["left_out"]:
         text += f"; approved and not measured this time: {_rungs(found['left_out'])}"
     return text
