@@ -205,6 +205,12 @@ def test_a_list_that_holds_something_else_is_damage(key):
     assert outcome(reader, changed(NEW, damage)).status is Status.INCOMPLETE
 
 
+def test_a_summary_that_one_test_lacks():
+    text = NEW.replace('"test_summary"', '"test_sumary"', 1)
+    assert text != NEW
+    assert outcome(reader, text).status is Status.INCOMPLETE
+
+
 @pytest.mark.parametrize(
     "said",
     [

@@ -68,6 +68,12 @@ def test_one_whose_head_is_missing():
     assert found(f"{tail}\n{WHOLE}") == ([1], True)
 
 
+@pytest.mark.parametrize("brace", ["", "{[", "{x", "x"])
+def test_one_whose_first_brace_is_lost_or_followed_by_another(brace):
+    assert found(f"{WHOLE}\n{brace}{OTHER[1:]}") == ([1], True)
+    assert found(f"{brace}{OTHER[1:]}\n{WHOLE}") == ([1], True)
+
+
 def test_a_number_that_is_too_long_is_damage():
     assert found(f'{WHOLE}\n{{"root": {"9" * 5000}}}\n') == ([1], True)
 

@@ -236,6 +236,8 @@ def test_report_of_both_directions_holds_three_matrices_in_one():
         (report(case()) + report(case(status="Error"))[:-60] + "\nKilled\n", Status.INCOMPLETE),
         (report(case()) + report(case(status="Error")).partition("Error")[0] + "Er", Status.INCOMPLETE),
         (report(case()) + "{\n", Status.INCOMPLETE),
+        ("x" + report(case(status="Error"))[1:] + report(), Status.INCOMPLETE),
+        (report(case(status="Error")).replace("testcases", "test cases") + report(), Status.INCOMPLETE),
         (report(case()) + '{\n   "nvband', Status.INCOMPLETE),
     ],
 )

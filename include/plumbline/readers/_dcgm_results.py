@@ -104,6 +104,8 @@ def diagnosis_of(document: Mapping[str, Any]) -> Diagnosis:
                 diagnosis.summaries[name] = _result(name, where, summary)
             elif summary is not None:
                 diagnosis.damage = diagnosis.damage or f"test_summary of {name} is no object"
+    if diagnosis.summaries and (without := diagnosis.tests.keys() - diagnosis.summaries.keys()):
+        diagnosis.damage = diagnosis.damage or f"test {min(without)} has no summary, others have"
     return diagnosis
 
 

@@ -27,13 +27,16 @@ class Documents:
     Whatever stands between them and has a key's name in it is searched once more without the line prefixes of
     collectors. `cut` says, once all were given, whether something is there that begins as such an object and is none:
     one that can't be read though a key, or one of the `marks` that only such objects have, stands in what could be
-    read of it; one that has such a mark and no key; or one that only began where the text ends.
+    read of it; one that has such a mark and no key; a key outside of all; or one that only began where the text ends.
     """
 
     def __init__(self, text: str, *keys: str, marks: tuple[str, ...] = ()) -> None:
         """Look at nothing yet. Keys are as they stand in the text, with their quotes."""
         self.cut = False
         self._text, self._keys, self._marks = text, keys, (*keys, *marks)
+        self._bare_keys = tuple(key.strip('"') for key in keys)
+        quoted = "|".join(re.escape(key) for key in keys if key.startswith('"'))
+        self._member = re.compile(rf"(?:{quoted})\s*:") if quoted else None
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Give the objects."""
@@ -58,7 +61,7 @@ class Documents:
 
         Where taking them off shows an object, only what is broken then is.
         """
-        if _first(self._text, [key.strip('"') for key in self._keys], start, end) is not None:
+        if _first(self._text, self._bare_keys, start, end) is not None:
             part = self._text[start:end]
             bare = "\n".join(strip_prefix(line, hosts=True) for line in join_parts(part.splitlines()))
             there = broken_there = False
@@ -75,6 +78,7 @@ class Documents:
         """Give the objects with their places, None where one can't be read."""
         budget = _WORK * len(text) + 4096
         last = max((text.rfind(mark) for mark in self._marks), default=-1)
+        after = 0
         begun = _OBJECT.search(text)
         while begun is not None and (position := begun.start()) <= last and budget > 0:
             end = position + 1
@@ -89,12 +93,19 @@ class Documents:
                 yield None
             else:
                 if _first(text, self._keys, position, end) is not None:
+                    if self._has_member(text, after, position):
+                        yield None
                     yield value, position, end
+                    after = end
                 elif _first(text, self._marks, position, end) is not None:
                     yield None
             begun = _OBJECT.search(text, end)
-        if budget <= 0:
+        if budget <= 0 or self._has_member(text, after, len(text)):
             yield None
+
+    def _has_member(self, text: str, start: int, end: int) -> bool:
+        """Say whether a key with its colon stands in a part without an object that has it: its brace was lost."""
+        return self._member is not None and self._member.search(text, start, end) is not None
 
 
 class _UnreadableError(Exception):
@@ -125,6 +136,6 @@ def _decode(text: str, position: int) -> tuple[dict[str, Any], int]:
     raise AssertionError("the whole text is no part")
 
 
-def _first(text: str, words: tuple[str, ...] | list[str], start: int, end: int) -> int | None:
+def _first(text: str, words: tuple[str, ...], start: int, end: int) -> int | None:
     """Give where the first of the words that stands in a part of a text stands there."""
     return next((at for word in words if (at := text.find(word, start, end)) >= 0), None)

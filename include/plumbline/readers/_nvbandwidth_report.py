@@ -17,6 +17,7 @@ _BANNER = {
     "Driver Version": "driver",
     "Hostname": "hostname",
 }
+_MARKS = ('"testcases"', '"bandwidth_description"', '"bandwidth_matrix"')
 _CHANGING = ("testcases", "error", "warning")
 """What may be another in the next report of one run."""
 _PARTS = {"read": ("_read1", "_read2", "_total"), "write": ("_write1", "_write2", "_total")}
@@ -24,7 +25,7 @@ _PARTS = {"read": ("_read1", "_read2", "_total"), "write": ("_write1", "_write2"
 
 def read_report(text: str, outcome: Outcome, most_bytes: int) -> None:
     """Add what a report says to an outcome. A report that was cut adds a problem only."""
-    found = Documents(text[:most_bytes], '"nvbandwidth"', marks=('"testcases"',))
+    found = Documents(text[:most_bytes], '"nvbandwidth"', marks=_MARKS)
     roots = [document.get("nvbandwidth") for document in found]
     if not roots:
         if found.cut or '"nvbandwidth"' in text:
@@ -70,6 +71,8 @@ def _may_become(told: list[Any], again: list[Any]) -> bool:
 
 def _cases(root: dict[str, Any], outcome: Outcome) -> None:
     tests = root.get("testcases")
+    if not isinstance(tests, list) and not root.get("error"):
+        outcome.problems.append("the report has no tests")
     for case in tests if isinstance(tests, list) else []:
         if isinstance(case, dict):
             _case(case, outcome)

@@ -80,7 +80,8 @@ _REFUSED = re.compile(
     r".{1,200}|dcgmi: (?:command )?not found.{0,40})$",
     re.MULTILINE,
 )
-_REFUSES = re.compile(r"Err(?:or)?: |dcgmi: ")
+_REFUSALS = ("Error: ", "Err: ", "dcgmi: ")
+_REFUSES = re.compile("|".join(_REFUSALS))
 """How a sentence that `_REFUSED` finds begins."""
 _NEAR = 100
 _KEYS = tuple(f'"{root}"' for root in ROOTS)
@@ -102,7 +103,7 @@ def sniff(head: str) -> float:
 def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
     """Give the numbers of the tests' info texts. Params: test, gpu, direction, and run with several iterations."""
     text = source.text()
-    answered = '"test_categories"' in text or '"runtime_error"' in text or HEADER.search(text)
+    answered = '"test_categories"' in text or '"runtime_error"' in text or _has_table(text, beside=False)
     refused = None if answered else _REFUSED.search(text)
     if refused:
         yield Fact("runtime_error", refused[1].strip())
@@ -119,7 +120,7 @@ def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
         book.enter_document(document)
         unread = unread or ("" if book.runs > runs else "a JSON document names the diagnostic and holds none")
     cut = "a JSON document stops before its end" if documents.cut else unread
-    if HEADER.search(text) or (book.worst is not None and SECTION.search(text)):
+    if _has_table(text, beside=book.worst is not None):
         for diagnosis, lacks in tables_in(text):
             place = numbering.number({})
             yield from numbering.add([item for result in diagnosis.everything for item in _readings(result, place)])
@@ -133,9 +134,16 @@ def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
     yield _completeness(book, cut or _refusal_beside(text))
 
 
+def _has_table(text: str, *, beside: bool) -> bool:
+    """Say whether a table is in a text, or what is left of one `beside` a whole diagnosis."""
+    return ("| Result" in text and HEADER.search(text) is not None) or (
+        beside and "-+-" in text and SECTION.search(text) is not None
+    )
+
+
 def _refusal_beside(text: str) -> str:
     """Give what dcgmi says of another run that it refused, on a line that is part of no document and no table."""
-    for word in _REFUSES.finditer(text):
+    for word in _REFUSES.finditer(text) if any(words in text for words in _REFUSALS) else ():
         begin = _line_begin(text, word.start())
         if begin is None or any(mark in text[begin : word.start()] for mark in '"|'):
             continue

@@ -78,6 +78,8 @@ _ERROR_WORDS = ("Error from server", "Unable to connect", "error: ", "The connec
 _NEW_EVENTS = re.compile(r"^(?:LAST SEEN|LASTSEEN|NAMESPACE +LAST SEEN|FIRSTSEEN)\s", re.MULTILINE)
 _PODS = re.compile(r"^(?:NAMESPACE +)?NAME +READY +STATUS +RESTARTS +AGE", re.MULTILINE)
 _NAMED = re.compile(r"^Name:[ \t]+\S", re.MULTILINE)
+_KIND = re.compile(r"[A-Z][A-Za-z0-9]*")
+_MARKS = ('"apiVersion"', '"containerStatuses"')
 _INDENTS = frozenset((" ", "\t", ""))
 _BAD = (Code.OK, None)
 _INTERRUPTED = (Code.EVICTED, Code.PREEMPTED, Code.NODE_LOST, Code.NODE_NOT_READY, Code.TIMEOUT, Code.STOPPED)
@@ -179,7 +181,7 @@ def _has_more_behind_prefixes(text: str) -> bool:
 
 
 def _take_json(found: _Found, text: str) -> None:
-    documents = Documents(text, '"kind"', marks=('"apiVersion"',))
+    documents = Documents(text, '"kind"', marks=_MARKS)
     for document in documents:
         _take(found, document)
     if documents.cut:
@@ -201,8 +203,8 @@ def _take(found: _Found, document: Mapping[str, Any], depth: int = 0) -> None:
     """Take an API object: a pod, an event, a list of them, a refusal, a Job."""
     kind = document.get("kind")
     items = document.get("items")
-    is_list = isinstance(kind, str) and kind.endswith("List")
-    if isinstance(items, list) and depth < 3 and (is_list or (kind is None and "apiVersion" in document)):
+    is_list = kind.endswith("List") if isinstance(kind, str) else kind is None and "apiVersion" in document
+    if isinstance(items, list) and depth < 3 and is_list:
         _take_items(found, items, kind or "List", depth)
         if kind is None:
             found.damage = found.damage or "a list stops before its kind"
@@ -215,12 +217,36 @@ def _take(found: _Found, document: Mapping[str, Any], depth: int = 0) -> None:
     elif isinstance(kind, str) and isinstance(document.get("metadata"), dict):
         found.kinds.append(kind)
         found.failures += _failed_conditions(document)
-        if is_list or kind == "Event":
-            found.damage = found.damage or f"{kind} without {'items' if is_list else 'a reason'}"
-    elif "apiVersion" in document:
-        found.damage = found.damage or f"{kind or 'an object'} stops before its metadata"
-    elif any(isinstance(value, dict) and {"apiVersion", "kind"} <= value.keys() for value in document.values()):
-        found.damage = found.damage or "an object stands inside another document"
+        found.damage = found.damage or _doubt(document, kind)
+    else:
+        found.damage = found.damage or _loss(document)
+
+
+def _doubt(document: Mapping[str, Any], kind: str) -> str | None:
+    """Say why an object may not be of the kind that it says, or not whole."""
+    if kind.endswith("List"):
+        return f"{kind} without items"
+    if kind == "Event":
+        return "Event without a reason"
+    if not _KIND.fullmatch(kind) or _is_like_a_pod(document):
+        return f"an object like a pod has the kind {kind[:80]!r}"
+    return None
+
+
+def _loss(document: Mapping[str, Any]) -> str | None:
+    """Say what is lost with a document that is taken for nothing."""
+    if "apiVersion" in document:
+        return f"{document.get('kind') or 'an object'} stops before its metadata"
+    if any(isinstance(value, dict) and {"apiVersion", "kind"} <= value.keys() for value in document.values()):
+        return "an object stands inside another document"
+    return None
+
+
+def _is_like_a_pod(document: Mapping[str, Any]) -> bool:
+    spec, status = document.get("spec"), document.get("status")
+    return (isinstance(spec, dict) and "containers" in spec) or (
+        isinstance(status, dict) and "containerStatuses" in status
+    )
 
 
 def _take_items(found: _Found, items: list[Any], kind: str, depth: int) -> None:
