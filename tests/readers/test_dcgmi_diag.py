@@ -205,6 +205,13 @@ def test_a_list_that_holds_something_else_is_damage(key):
     assert outcome(reader, changed(NEW, damage)).status is Status.INCOMPLETE
 
 
+def test_what_is_left_of_a_run_whose_head_is_lost_is_not_lost():
+    bad = failing(NEW)
+    for begin in range(1, bad.rindex('"test_summary"'), 301):
+        for text in (f"{NEW}\n{bad[begin:]}", f"{bad[begin:]}\n{NEW}"):
+            assert outcome(reader, text).status is not Status.COMPLETE, bad[begin : begin + 80]
+
+
 def test_a_summary_that_one_test_lacks():
     text = NEW.replace('"test_summary"', '"test_sumary"', 1)
     assert text != NEW

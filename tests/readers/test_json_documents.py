@@ -64,8 +64,9 @@ def test_one_that_only_began(tail):
 
 
 def test_one_whose_head_is_missing():
-    tail = json.dumps([{"parts": [1]}])[1:]
-    assert found(f"{tail}\n{WHOLE}") == ([1], True)
+    for begin in (OTHER.index('"root"'), OTHER.index("{", 1), OTHER.index('"parts"')):
+        assert found(f"{OTHER[begin:]}\n{WHOLE}") == ([1], True)
+        assert found(f"{WHOLE}\n{OTHER[begin:]}") == ([1], True)
 
 
 @pytest.mark.parametrize("brace", ["", "{[", "{x", "x"])

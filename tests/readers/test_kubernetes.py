@@ -482,6 +482,13 @@ def test_an_object_that_cannot_be_read_beside_a_whole_one(other):
             assert outcome(reader, text).status is Status.INCOMPLETE, text
 
 
+def test_what_is_left_of_a_description_whose_head_is_lost():
+    succeeded = EVICTED.replace("Failed\n", "Succeeded\n", 1)
+    tail = EVICTED[EVICTED.index("\nStatus:") + 1 :]
+    for text in (f"{SUCCEEDED}\n{tail}", f"{succeeded}\n{tail}", f"{tail}\n{SUCCEEDED}"):
+        assert outcome(reader, text).status is not Status.COMPLETE
+
+
 def test_yaml_without_marks_between_its_documents():
     good = as_yaml(SUCCEEDED)
     bad = good.replace("phase: Succeeded", "phase: Failed")

@@ -25,9 +25,9 @@ class Documents:
     """The outermost JSON objects of a text that have one of `keys` in theirs, in order, each read when it is asked for.
 
     Whatever stands between them and has a key's name in it is searched once more without the line prefixes of
-    collectors. `cut` says, once all were given, whether something is there that begins as such an object and is none:
-    one that can't be read though a key, or one of the `marks` that only such objects have, stands in what could be
-    read of it; one that has such a mark and no key; a key outside of all; or one that only began where the text ends.
+    collectors. `cut` says, once all were given, whether something is there that is such an object's and can't be read:
+    one that breaks off though a key, or one of the `marks` that only such objects have, stands in what could be read of
+    it; a key or mark with its colon outside of all that have a key; or one that only began where the text ends.
     """
 
     def __init__(self, text: str, *keys: str, marks: tuple[str, ...] = ()) -> None:
@@ -35,7 +35,7 @@ class Documents:
         self.cut = False
         self._text, self._keys, self._marks = text, keys, (*keys, *marks)
         self._bare_keys = tuple(key.strip('"') for key in keys)
-        quoted = "|".join(re.escape(key) for key in keys if key.startswith('"'))
+        quoted = "|".join(re.escape(mark) for mark in self._marks if mark.startswith('"'))
         self._member = re.compile(rf"(?:{quoted})\s*:") if quoted else None
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -97,14 +97,12 @@ class Documents:
                         yield None
                     yield value, position, end
                     after = end
-                elif _first(text, self._marks, position, end) is not None:
-                    yield None
             begun = _OBJECT.search(text, end)
         if budget <= 0 or self._has_member(text, after, len(text)):
             yield None
 
     def _has_member(self, text: str, start: int, end: int) -> bool:
-        """Say whether a key with its colon stands in a part without an object that has it: its brace was lost."""
+        """Say whether a key or mark stands as one in a part without an object that has a key: its head was lost."""
         return self._member is not None and self._member.search(text, start, end) is not None
 
 

@@ -85,7 +85,7 @@ _REFUSES = re.compile("|".join(_REFUSALS))
 """How a sentence that `_REFUSED` finds begins."""
 _NEAR = 100
 _KEYS = tuple(f'"{root}"' for root in ROOTS)
-_MARKS = ('"test_categories"', '"test_summary"', '"gpu_ids"')
+_MARKS = ('"test_categories"', '"test_summary"', '"gpu_ids"', '"entity_group"', '"entity_groups"')
 _MOST_WARNINGS = 200
 _RANKS = ("pass", "skip", "not_run", "warn", "fail")
 """Which of several diagnoses is the worst."""

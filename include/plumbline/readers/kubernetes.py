@@ -78,6 +78,7 @@ _ERROR_WORDS = ("Error from server", "Unable to connect", "error: ", "The connec
 _NEW_EVENTS = re.compile(r"^(?:LAST SEEN|LASTSEEN|NAMESPACE +LAST SEEN|FIRSTSEEN)\s", re.MULTILINE)
 _PODS = re.compile(r"^(?:NAMESPACE +)?NAME +READY +STATUS +RESTARTS +AGE", re.MULTILINE)
 _NAMED = re.compile(r"^Name:[ \t]+\S", re.MULTILINE)
+_PARTS = re.compile(r"^(Events|Conditions|Containers|Tolerations|QoS Class):(?:[ \t]|$)", re.MULTILINE)
 _KIND = re.compile(r"[A-Z][A-Za-z0-9]*")
 _MARKS = ('"apiVersion"', '"containerStatuses"')
 _INDENTS = frozenset((" ", "\t", ""))
@@ -166,6 +167,8 @@ def _find(text: str) -> _Found:
     _take_sayings(found, text)
     if not found.damage and _has_more_behind_prefixes(text):
         found.damage = "what stands behind line prefixes is not read beside lines without any"
+    if not found.damage and _has_headless_description(text):
+        found.damage = "a description has no head"
     if found.damage and _anything(found):
         found.cut = found.cut or found.damage
     return found
@@ -178,6 +181,12 @@ def _has_more_behind_prefixes(text: str) -> bool:
         return False
     bare = strip_document(text)
     return any(len(one.findall(bare)) > len(one.findall(text)) for one in (_NAMED, _PODS, _NEW_EVENTS))
+
+
+def _has_headless_description(text: str) -> bool:
+    """Say whether parts that each description has once are there more often than heads are."""
+    parts = Counter(_PARTS.findall(text))
+    return bool(parts) and max(parts.values()) > len(_NAMED.findall(text))
 
 
 def _take_json(found: _Found, text: str) -> None:
