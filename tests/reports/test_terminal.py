@@ -130,7 +130,9 @@ def test_a_partial_run_says_what_was_compared_and_what_the_baseline_has_beside_i
 def test_without_an_approved_run_that_is_said():
     found = {**COMPARED, "approved_runs": 0, "history": 0, "beyond": 0}
     words = compared_in_words({"compared": found, "coverage": {"rows_measured": 20}})
-    assert words == "of 20 values, 10 with references, 6 with nothing yet, 4 only shown; no run was approved before it began"
+    assert words == (
+        "of 20 values, 10 with references, 6 with nothing yet, 4 only shown; no run was approved before it began"
+    )
 
 
 def test_an_approved_run_with_nothing_to_compare_with_is_told_as_such():

@@ -185,6 +185,8 @@ def test_one_bad_group_is_seen_though_the_median_stands(tmp_path: Path):
     (worst,) = [c for c in found.worst if (c.benchmark, c.indicator, c.node_count) == key]
     assert (median.direction, worst.direction) == ("same", "worse")
     assert worst.place == "worst of 12 nodes (n0003)" and worst.change == pytest.approx(-0.4, abs=0.05)
+    pairs = [c.place for c in found.worst if c.indicator == "bus_bandwidth" and c.node_count == 2]
+    assert pairs and all(place.startswith("worst of 6 groups (") and "n0003" in place for place in pairs)
     assert any("hpl_mxp effective_flops" in line and "n0003" in line for line in text_of(found).splitlines())
     assert [item["place"] for item in found.to_plain()["worst"]] == [change.place for change in found.worst]
 
@@ -196,6 +198,13 @@ def test_verdicts_and_settings_are_in_the_head(tmp_path: Path):
         lines[1] == f"  A: {JudgedRun(a).verdict.value}, the gate is {'open' if JudgedRun(a).gate_open else 'closed'}"
     )
     assert "  ≠ omitted: none → mlperf_bert" in lines
+
+
+def test_other_planted_faults_are_in_the_head(tmp_path: Path):
+    a, b = pair(tmp_path)
+    path = b.evidence / "environment.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "planted": {"active": ["slow_nic at n0001 rail 3"]}}))
+    assert compare(a, b).settings == ("planted faults: none active → slow_nic at n0001 rail 3",)
 
 
 def test_a_table_says_the_parameters_that_tell_rows_apart(tmp_path: Path):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from plumbline.model import Origin, canonical_json
@@ -43,10 +43,18 @@ def asked_otherwise(a: JudgedRun, b: JudgedRun) -> Iterator[str]:
     for name in _ASKED:
         if left[name] != right[name]:
             yield f"{name}: {_asked(left[name])} → {_asked(right[name])}"
-    given = [run.run.read_evidence("environment").get("settings", {}) for run in (a, b)]
+    environments = [run.run.read_evidence("environment") for run in (a, b)]
+    active = [one.get("planted", {}).get("active", []) for one in environments]
+    if active[0] != active[1]:
+        yield f"planted faults: {_some(active[0])} → {_some(active[1])}"
+    given = [one.get("settings", {}) for one in environments]
     for name in sorted({key for one in given for key in one if "." in key}):
         if given[0].get(name) != given[1].get(name):
             yield f"{name}: {_asked(given[0].get(name))} → {_asked(given[1].get(name))}"
+
+
+def _some(faults: Sequence[str]) -> str:
+    return (", ".join(faults[:5]) or "none active") + (f" and {len(faults) - 5} more" if len(faults) > 5 else "")
 
 
 def _asked(value: Any) -> str:

@@ -128,7 +128,8 @@ def compare_judged(a: JudgedRun, b: JudgedRun, left: Mapping[Key, Places], right
     tolerance = _tolerances(a, b)
     common = left.keys() & right.keys()
     changes = [_change(key, None, left[key], right[key], tolerance(key)) for key in common]
-    worst = [found for key in common if (found := _worst(key, left[key], right[key], tolerance(key)))]
+    groups = {(spec.benchmark, spec.node_count, spec.group): spec.nodes for spec in b.plan.launches}
+    worst = [found for key in common if (found := _worst(key, left[key], right[key], tolerance(key), groups))]
     apart += _unmatched(left, right, a.run_id, b.run_id)
     return Comparison(
         run_a=a.run_id,
@@ -194,7 +195,11 @@ def _tolerances(a: JudgedRun, b: JudgedRun) -> Callable[[Key], float]:
     return lambda key: of_indicator(key[0], key[1], key[2], key[4])
 
 
-def _worst(key: Key, left: Places, right: Places, tolerance: float) -> Change | None:
+Groups = Mapping[tuple[str, int, int], Sequence[str]]
+"""(benchmark, node count, group) → its nodes."""
+
+
+def _worst(key: Key, left: Places, right: Places, tolerance: float, groups: Groups) -> Change | None:
     """Compare the worst place of either run; None where one has a single place, or no direction is bad."""
     good = better(key[0], key[2])
     if good is Better.NEITHER or min(len(left), len(right)) < 2:
@@ -202,8 +207,11 @@ def _worst(key: Key, left: Places, right: Places, tolerance: float) -> Change | 
     pick = min if good is Better.HIGHER else max
     old, new = (pick(places, key=lambda place: statistics.median(places[place])) for places in (left, right))
     found = _change(key, None, {old: left[old]}, {new: right[new]}, tolerance)
-    what = "groups" if new[1] is None else "GPUs" if new[2] is not None else "nodes"
-    name = f"group {new[0]}" if new[1] is None else new[1] if new[2] is None else f"{new[1]} GPU {new[2]}"
+    group, node, gpu = new
+    what = "groups" if node is None else "nodes" if gpu is None else "GPUs"
+    nodes = groups.get((key[0], key[4], group), ()) if node is None else (node,)
+    name = ", ".join(nodes) if 0 < len(nodes) <= 4 else f"group {group}"
+    name += "" if gpu is None else f" GPU {gpu}"
     return replace(found, place=f"worst of {len(right)} {what} ({name})", p_value=None)
 
 
