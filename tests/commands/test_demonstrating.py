@@ -73,6 +73,7 @@ def test_a_planted_night_is_found_and_everything_is_there_to_look_at(
         (["--cluster", "local"], "is a real cluster"),
         (["--nights", "0"], "one at least"),
         (["--faults", "nowhere.yaml"], "nowhere.yaml"),
+        (["--cluster", "simulated-8"], "faults[0].node: simulated-8 has no node 'n0021'"),
     ],
 )
 def test_what_makes_no_sense_is_refused(

@@ -19,6 +19,7 @@ from plumbline.commands.beside import Beside
 from plumbline.errors import ConfigError, ExitCode
 from plumbline.reports.nights import NightLine, write_nights
 from plumbline.simulation.faults import Scenario, active_faults, load_scenario
+from plumbline.simulation.planting import check_faults
 from plumbline.tracking.run_directory import RunDirectory
 
 Commands = argparse._SubParsersAction  # the type has no public name
@@ -64,6 +65,7 @@ def _demo(chosen: argparse.Namespace) -> int:
     if profile.launcher != "simulated":
         raise ConfigError(f"--cluster {chosen.cluster}: is a real cluster; the demonstration is of a simulated one")
     scenario = load_scenario(str(chosen.faults), 0)
+    check_faults(scenario, profile, str(chosen.faults))
     try:
         out.mkdir(parents=True)
     except OSError as error:
