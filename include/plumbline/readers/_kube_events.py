@@ -100,14 +100,14 @@ class EventTable:
         cells = self._by_position(line.expandtabs(8) if "\t" in line else line) or self._by_gaps(line)
         if cells is None:
             return None
-        times = _times(next((cells[at] for at in self._when if cells[at]), ""))
+        times = _times(_filled(cells, self._when) or "")
         if times is None:
             return None
         last, count, first = times
         if self._count is not None and cells[self._count].isdigit():
             count = int(cells[self._count][:9])
         if first is None:
-            told = next((cells[at] for at in self._first if cells[at]), None)
+            told = _filled(cells, self._first)
             first = last if told is None else -seconds(told)
         about = cells[self._object] if self._object is not None else ""
         about = about or "/".join(cells[at] for at in self._parts if cells[at])
@@ -131,6 +131,14 @@ class EventTable:
 
     def _checked(self, cells: list[str]) -> list[str] | None:
         return cells if cells[self._type] in _TYPES and _is_reason(cells[self._reason]) else None
+
+
+def _filled(cells: list[str], columns: list[int]) -> str | None:
+    """Give the first of these cells with something in it."""
+    for at in columns:
+        if cells[at]:
+            return cells[at]
+    return None
 
 
 @lru_cache(maxsize=1024)

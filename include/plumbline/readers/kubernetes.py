@@ -79,6 +79,8 @@ _NEW_EVENTS = re.compile(r"^(?:LAST SEEN|LASTSEEN|NAMESPACE +LAST SEEN|FIRSTSEEN
 _PODS = re.compile(r"^(?:NAMESPACE +)?NAME +READY +STATUS +RESTARTS +AGE", re.MULTILINE)
 _NAMED = re.compile(r"^Name:[ \t]+\S", re.MULTILINE)
 _PARTS = re.compile(r"^(Events|Conditions|Containers|Tolerations|QoS Class):(?:[ \t]|$)", re.MULTILINE)
+_WORDS = {_NAMED: ("Name:",), _PODS: ("RESTARTS",), _NEW_EVENTS: ("LAST SEEN", "LASTSEEN", "FIRSTSEEN")}
+"""What each beginning has, and how to count, cheaply, the lines that may be one behind a prefix."""
 _KIND = re.compile(r"[A-Z][A-Za-z0-9]*")
 _MARKS = ('"apiVersion"', '"containerStatuses"')
 _INDENTS = frozenset((" ", "\t", ""))
@@ -176,15 +178,19 @@ def _find(text: str) -> _Found:
 
 def _has_more_behind_prefixes(text: str) -> bool:
     """Say whether descriptions or tables stand beside others, with prefixes before their lines."""
-    beginnings = [one for one in (_NAMED, _PODS, _NEW_EVENTS) if one.search(text)]
-    if not beginnings:
+    words = {one: sum(map(text.count, said)) for one, said in _WORDS.items()}
+    beginnings = {one: len(one.findall(text)) if words[one] else 0 for one in _WORDS}
+    more = any(words[one] > beginnings[one] for one in _WORDS)
+    if not more or not any(beginnings.values()):
         return False
     bare = strip_document(text)
-    return any(len(one.findall(bare)) > len(one.findall(text)) for one in (_NAMED, _PODS, _NEW_EVENTS))
+    return any(len(one.findall(bare)) > count for one, count in beginnings.items())
 
 
 def _has_headless_description(text: str) -> bool:
     """Say whether parts that each description has once are there more often than heads are."""
+    if not any(word in text for word in ("Events:", "Conditions:", "Containers:", "Tolerations:", "QoS Class:")):
+        return False
     parts = Counter(_PARTS.findall(text))
     return bool(parts) and max(parts.values()) > len(_NAMED.findall(text))
 
