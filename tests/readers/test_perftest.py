@@ -449,3 +449,23 @@ def test_a_long_table_keeps_every_row():
     averages = sorted(values(readings, "bandwidth_average"))
     assert averages == [pytest.approx(390 + i / 100, abs=0.006) for i in range(6000)]
     assert len({r.params.get("repeat", 0) for r in readings if r.indicator == "iterations"}) == 6000
+
+
+@pytest.mark.parametrize("kept", range(1, 4))
+def test_a_run_cut_in_its_table_before_a_whole_one_is_missed(kept):
+    """The line of dashes that the second banner begins with doesn't close the first table."""
+    whole = banner() + bw_header() + "".join(bw_row(65536 << i, 10.0 + i) for i in range(4)) + LINE
+    rows = whole.splitlines(keepends=True)
+    first = rows.index(bw_header()) + 1
+    cut = "".join(rows[: first + kept])
+    for text in (cut + whole, whole + cut, whole + cut + whole):
+        _, _, status = parse(text)
+        assert status.status is Status.INCOMPLETE and "stops before the line that closes it" in status.reason
+    assert parse(whole + whole)[2].status is Status.COMPLETE
+
+
+def test_the_other_side_s_whole_table_makes_up_for_a_closing_line():
+    row = bw_header() + bw_row(65536, 24056.72)
+    client = banner(local="0x01", remote="0x02") + row
+    assert parse(client + banner(local="0x02", remote="0x01") + row + LINE)[2].status is Status.COMPLETE
+    assert parse(client + banner(local="0x03", remote="0x04") + row + LINE)[2].status is Status.INCOMPLETE

@@ -74,6 +74,8 @@ class Scan:
         self._table: Table | None = None
         self._filling: Table | None = None
         """The table that rows belong to: from its header until the line that closes it."""
+        self._just_closed: Table | None = None
+        """The table that the line of dashes right before closed: a banner begins with such a line too."""
         self._section = ""
         self._depth = 0
         self._banner_lines = 0
@@ -151,13 +153,17 @@ class Scan:
 
     def _line(self, text: str) -> None:
         self._banner_lines = max(self._banner_lines - 1, 0)
+        just_closed, self._just_closed = self._just_closed, None
         if (match := BANNER.fullmatch(text)) is not None:
+            if just_closed is not None:
+                just_closed.closed = False  # the line was the banner's own: what stood before it stops in mid-table
             kind = "bw" if match[3] == "BW" else "lat"
             self._begin(Table(test=f"{match[1].lower().replace(' ', '_')}_{kind}", bidirectional="Bidirec" in match[2]))
         elif "#bytes" in text and "#repetitions" not in text:  # that is a table of the Intel MPI Benchmarks
             self._header(text)
         elif text.lstrip().startswith("------"):
             if self._filling is not None and self._filling.row_count:
+                self._just_closed = self._filling
                 self._close(self._filling)
         elif match := _ADDRESS.match(text):
             self._address(match[1], " ".join(match[2].split()))

@@ -194,10 +194,15 @@ class Table:
         if not self.rows or self.unit != other.unit or self.rows != other.rows[-len(self.rows) :]:
             return False
         mine, theirs = self.addresses, other.addresses
-        if not mine or not theirs:
-            return True
-        swapped = mine.get("local") == theirs.get("remote") and mine.get("remote") == theirs.get("local")
-        return swapped or mine == theirs
+        return not mine or not theirs or self._swapped(other) or mine == theirs
+
+    def is_whole_by(self, other: Table) -> bool:
+        """Say whether the other side's whole table has the same rows and no more: then this one lacks none."""
+        return other.closed and bool(self.addresses) and self.rows == other.rows and self._swapped(other)
+
+    def _swapped(self, other: Table) -> bool:
+        mine, theirs = self.addresses, other.addresses
+        return mine.get("local") == theirs.get("remote") and mine.get("remote") == theirs.get("local")
 
 
 def _cell_pattern(column: str) -> str:
