@@ -20,8 +20,9 @@ from benchmarks.section import BUILD, ROOT, Options, Row, Section
 METHOD = """\
 *plumbline run* (plan, launch, seal, judge, report, track to an MLflow store on SQLite that is there already) of a suite
 whose only launch lasts about a second, against `sh` running the same argv; the rounds also import
-great-expectations and MLflow in a Python that does nothing else, less a Python that imports nothing. Order alternates
-from round to round; what is added is run − shell − imports, per round, with Student's t interval.
+great-expectations and MLflow in a Python that does nothing else and ends at once (not taking them down again, which
+is another second), less a Python that imports nothing. Order alternates from round to round; what is added is run −
+shell − imports, per round, with Student's t interval.
 *Launch stage*: a DAG of LaunchOperators against a DAG of BashOperators with the same commands, one task a batch, both
 through `dag.test()` in one process that has imported Airflow; seconds of the whole DAG run, ratio per pair."""
 
@@ -46,6 +47,7 @@ gate: {blocks: [FAIL, INVALID, NOT_RUN, STALE], coverage_gaps_allowed: true}
 node_counts: [1]
 benchmarks:
 """
+_END = "os; os._exit(0)"
 _TINY = "  - {benchmark: fio, params: {clients: 1, size: 16M, runtime_s: 1, ramp_s: 0, jobs: seq_read}}\n"
 _NIGHTLY = """\
   - {benchmark: fio, params: {clients: 2, size: 64M, runtime_s: 5, ramp_s: 1, jobs: "seq_read,rand_read"}}
@@ -109,8 +111,8 @@ def measure_command(folder: Path, rounds: int) -> dict[str, list[float]]:
     commands: dict[str, tuple[Sequence[str], Sequence[int]]] = {
         "run": ([python, "-m", "plumbline.cli", "run", "--cluster", "overhead", "--suite", "overhead"], gate_word),
         "shell": (loop, (0,)),
-        "imports": ([python, "-c", "import great_expectations, mlflow"], (0,)),
-        "python": ([python, "-c", "pass"], (0,)),
+        "imports": ([python, "-c", f"import great_expectations, mlflow, {_END}"], (0,)),
+        "python": ([python, "-c", f"import {_END}"], (0,)),
     }
     found: dict[str, list[float]] = {name: [] for name in commands}
     for name in commands:
@@ -153,7 +155,7 @@ def _command_rows(found: Mapping[str, Sequence[float]]) -> list[Row]:
     ]  # fmt: skip
     interval = mean_interval(added)
     rows.append(Row(name="added by plumbline run", value=interval.mean, unit="s", spread=interval.shown(),
-                    limit=f"≤ {ADDED_MOST_S:g} s", held=interval.low <= ADDED_MOST_S))  # fmt: skip
+                    limit=f"≤ {ADDED_MOST_S:g} s", held=interval.mean <= ADDED_MOST_S))  # fmt: skip
     return rows
 
 

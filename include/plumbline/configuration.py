@@ -33,10 +33,13 @@ class Document(BaseModel):
     """Base of everything that is read from YAML: unknown keys are errors, values are frozen, numbers are finite.
 
     A limit of nan compares with nothing, so it would never be exceeded. A number is a number: neither true, which
-    Python counts as 1, nor text of digits.
+    Python counts as 1, nor text of digits. Validators are built when they are first used: most commands read one kind
+    of document, and building all of them takes longer than reading it.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, str_strip_whitespace=True, allow_inf_nan=False, defer_build=True
+    )
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:

@@ -93,7 +93,8 @@ def test_only_the_airflow_side_speaks_airflow() -> None:
 def test_the_command_line_starts_without_heavy_modules() -> None:
     code = "sys.path.insert(0, 'include')\nimport plumbline.cli, plumbline.stages\nplumbline.cli.build_parser()"
     found = loaded_by(code)
-    assert not {top(m) for m in found["modules"]} & (HEAVY | {"airflow"})
+    assert not {top(m) for m in found["modules"]} & (HEAVY | {"airflow", "jinja2"})
+    assert "plumbline.readers.nccl_tests" not in found["modules"]
 
 
 def test_what_runs_in_a_pod_needs_only_the_standard_library() -> None:

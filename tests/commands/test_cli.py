@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,18 @@ from plumbline.clusters.profile import PROFILES
 from plumbline.errors import ExitCode
 from plumbline.model import VerdictKind
 from plumbline.suites.suite import SUITES
+
+
+def test_a_process_of_its_own_ends_with_the_commands_exit_code_and_all_that_it_printed() -> None:
+    def plumbline(*words: str) -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, "-m", "plumbline.cli", *words]
+        return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300)
+
+    read = plumbline("parse", "nccl_tests", str(TABLE))
+    assert (read.returncode, json.loads(read.stdout.splitlines()[-1])["status"]) == (ExitCode.OK, "complete")
+    wrong = plumbline("parse", "nccl_tests", "/no/such/file")
+    assert (wrong.returncode, wrong.stdout) == (ExitCode.USAGE, "")
+    assert wrong.stderr == "plumbline parse: no file /no/such/file\n"
 
 
 def test_every_command_has_a_help_that_teaches(capsys: pytest.CaptureFixture[str]) -> None:

@@ -69,6 +69,7 @@ def test_every_reader_is_listed_with_what_it_gives(capsys: pytest.CaptureFixture
         "xid", "kubernetes",
     }  # fmt: skip
     assert all(row["indicator"] or row["fact"] for row in listed.values())
+    assert all(name == module.NAME for name, module in readers.readers().items())
 
 
 @pytest.mark.parametrize("what", ["benchmarks", "clusters", "indicators", "runs", "suites"])

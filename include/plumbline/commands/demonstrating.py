@@ -12,15 +12,17 @@ from concurrent.futures import Future
 from datetime import UTC, date, datetime, timedelta
 from datetime import time as clock
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plumbline import stages
 from plumbline.commands.beside import Beside
 from plumbline.errors import ConfigError, ExitCode
-from plumbline.reports.nights import NightLine, write_nights
 from plumbline.simulation.faults import Scenario, active_faults, load_scenario
 from plumbline.simulation.planting import check_faults
 from plumbline.tracking.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    from plumbline.reports.nights import NightLine
 
 Commands = argparse._SubParsersAction  # the type has no public name
 STORY = Path(__file__).parents[1] / "simulation" / "demo.yaml"
@@ -56,6 +58,8 @@ def _day(text: str) -> date:
 
 
 def _demo(chosen: argparse.Namespace) -> int:
+    from plumbline.reports.nights import write_nights  # noqa: PLC0415 - with jinja
+
     out = chosen.out.resolve()
     if chosen.nights < 1:
         raise ConfigError(f"--nights {chosen.nights}: one at least")
@@ -88,6 +92,8 @@ def _demo(chosen: argparse.Namespace) -> int:
 
 def _nights(chosen: argparse.Namespace, scenario: Scenario, beside: Beside) -> Iterator[NightLine]:
     """Run night after night; report and MLflow of one night are written while the next one is simulated and judged."""
+    from plumbline.reports.nights import NightLine  # noqa: PLC0415 - with jinja
+
     writing: Future[None] | None = None
     last: RunDirectory | None = None
     for number in range(chosen.nights):

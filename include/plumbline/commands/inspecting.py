@@ -36,7 +36,7 @@ def add_commands(commands: Commands[argparse.ArgumentParser]) -> None:
         "Exit 0 complete, 3 incomplete, aborted, failed or unknown, 4 not readable as that format.",
         epilog="example: plumbline parse nccl_tests all_reduce.log --expect max_bytes=8G",
     )
-    parse.add_argument("reader", help=f"one of: {', '.join([*readers.readers(), 'auto'])}")
+    parse.add_argument("reader", help=f"one of: {', '.join([*readers.reader_names(), 'auto'])}")
     parse.add_argument("file", type=Path, help="a file, or - for standard input")
     parse.add_argument("--expect", action="append", default=[], metavar="KEY=VALUE", help="what the output must hold")
     parse.set_defaults(run=_parse)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import cast
@@ -18,7 +18,8 @@ from plumbline.readers.reading import Completeness, Fact, Item, Reader, Reading,
 from plumbline.readers.source import Source
 
 __all__ = [
-    "Completeness", "Fact", "Item", "Reader", "Reading", "Source", "Status", "detect", "read", "reader", "readers",
+    "Completeness", "Fact", "Item", "Reader", "Reading", "Source", "Status", "detect", "read", "reader",
+    "reader_names", "readers",
 ]  # fmt: skip
 
 _SHARED = {"reading", "source", "framing"}
@@ -26,23 +27,23 @@ HEAD_BYTES = 64 << 10
 
 
 @cache
+def reader_names() -> Sequence[str]:
+    """Give the name of every reader, in order. A reader is called as its module, so none is imported for this."""
+    names = (info.name for info in pkgutil.iter_modules(__path__))
+    return tuple(sorted(name for name in names if name not in _SHARED and not name.startswith("_")))
+
+
 def readers() -> Mapping[str, Reader]:
     """Give every reader by name."""
-    found: dict[str, Reader] = {}
-    for info in pkgutil.iter_modules(__path__):
-        if info.name not in _SHARED and not info.name.startswith("_"):
-            module = importlib.import_module(f"{__name__}.{info.name}")
-            if hasattr(module, "NAME"):
-                found[module.NAME] = cast(Reader, module)
-    return dict(sorted(found.items()))
+    return {name: reader(name) for name in reader_names()}
 
 
+@cache
 def reader(name: str) -> Reader:
     """Give one reader. Raises ConfigError with the nearest name when there is none."""
-    try:
-        return readers()[name]
-    except KeyError:
-        raise ConfigError(f"no reader {name!r}{near_match(name, [*readers(), 'auto'])}") from None
+    if name not in reader_names():
+        raise ConfigError(f"no reader {name!r}{near_match(name, [*reader_names(), 'auto'])}")
+    return cast(Reader, importlib.import_module(f"{__name__}.{name}"))
 
 
 def detect(path: Path) -> Reader:

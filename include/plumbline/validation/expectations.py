@@ -182,8 +182,6 @@ def _problem(item: Any, rows: int) -> str:
 
 
 def _report(rule: Rule, lines: Any, error: str | None, frame: pandas.DataFrame) -> dict[str, Any]:
-    first = frame.iloc[lines[:FIRST_FAILING]] if len(lines) else frame.iloc[:0]
-    named = first[["launch_id", "indicator", "node", "gpu", "params"]].astype(object)
     return {
         "id": rule.id,
         "meaning": rule.meaning,
@@ -192,8 +190,16 @@ def _report(rule: Rule, lines: Any, error: str | None, frame: pandas.DataFrame) 
         "success": error is None and len(lines) == 0,
         "failing": len(lines),
         "error": error,
-        "first_failing": named.where(named.notna(), None).to_dict("records"),
+        "first_failing": _named(frame, lines[:FIRST_FAILING]),
     }
+
+
+def _named(frame: pandas.DataFrame, lines: Any) -> list[dict[str, Any]]:
+    if not len(lines):
+        return []
+    named = frame[["launch_id", "indicator", "node", "gpu", "params"]].iloc[lines].astype(object)
+    records: list[dict[str, Any]] = named.where(named.notna(), None).to_dict("records")
+    return records
 
 
 def _gx(report: list[dict[str, Any]], rows: int, expected: int, count_ok: bool, errors: Mapping[str, str]) -> Any:
