@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.readers.infra_outputs import outcome
 
 from plumbline.errors import ConfigError, OutputError
-from plumbline.readers import Status, nvbandwidth
+from plumbline.readers import Status, _nvbandwidth_text, nvbandwidth
 
 H2D = "memcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)"
 FOOTER = (
@@ -245,6 +245,43 @@ def test_reports_that_say_so(text, status):
     if "nan" in text:
         text = text.replace('"sum": NaN', '"sum": 1.0')
     assert parse(text).status is status
+
+
+OTHER = report(case("device_local_copy", (("2300.5", "2301.5"),)))
+
+
+@pytest.mark.parametrize("noise", ["", '{"level": "info", "msg": "pod started"}\n'])
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_text_run_and_a_report_in_one_output_are_both_read(noise, turned):
+    parts = [output(), OTHER][:: -1 if turned else 1]
+    found = parse(noise + "".join(parts))
+    assert found.status is Status.COMPLETE, found.end.reason
+    assert found.values("bandwidth", test="device_local_copy") == [2300.5, 2301.5]
+    assert len(found.readings) == len(parse(output()).readings) + len(parse(OTHER).readings)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("version", ["v0.8", "v0.4"])
+def test_a_cut_run_beside_a_whole_report_is_missed_and_a_cut_report_beside_a_whole_run(version, turned):
+    def beside(first, second):
+        return parse(second + first if turned else first + second)
+
+    lines = output(version).splitlines(keepends=True)
+    for kept in range(1, next(at for at, line in enumerate(lines) if "SUM host_device_latency" in line) + 1):
+        assert beside("".join(lines[:kept]), OTHER).status is Status.INCOMPLETE, kept
+    lines = OTHER.splitlines(keepends=True)
+    for kept in range(2, len(lines) - 2):
+        assert beside(output("v0.8"), "".join(lines[:kept])).status is Status.INCOMPLETE, kept
+    for lost in range(1, next(at for at, line in enumerate(lines) if "bandwidth_matrix" in line)):
+        assert beside(output("v0.8"), "".join(lines[lost:])).status is Status.INCOMPLETE, lost
+
+
+def test_a_report_beyond_the_largest_is_not_complete(monkeypatch):
+    monkeypatch.setattr(_nvbandwidth_text, "LARGEST_REPORT", len(report()) + 10)
+    monkeypatch.setattr(nvbandwidth, "LARGEST_REPORT", len(report()) + 10)
+    assert parse(report()).status is Status.COMPLETE
+    found = parse(report() + "noise\n" * 9 + report(case(status="Error")))
+    assert (found.status, "rest was not read" in found.end.reason) == (Status.INCOMPLETE, True)
 
 
 @pytest.mark.parametrize("whole", [output(), report()], ids=["text", "report"])

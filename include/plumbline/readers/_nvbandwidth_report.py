@@ -7,7 +7,7 @@ from typing import Any
 
 from plumbline.readers._json_documents import Documents
 from plumbline.readers._nvbandwidth_matrix import Matrix
-from plumbline.readers._nvbandwidth_text import Outcome
+from plumbline.readers._nvbandwidth_text import REPORT_MARKS, Outcome
 
 _NUMBER = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?(?:e\+[0-9]{2})?", re.ASCII)
 _BANNER = {
@@ -17,15 +17,14 @@ _BANNER = {
     "Driver Version": "driver",
     "Hostname": "hostname",
 }
-_MARKS = ('"testcases"', '"bandwidth_description"', '"bandwidth_matrix"')
 _CHANGING = ("testcases", "error", "warning")
 """What may be another in the next report of one run."""
 _PARTS = {"read": ("_read1", "_read2", "_total"), "write": ("_write1", "_write2", "_total")}
 
 
-def read_report(text: str, outcome: Outcome, most_bytes: int) -> None:
+def read_report(text: str, outcome: Outcome, most: int) -> None:
     """Add what a report says to an outcome. A report that was cut adds a problem only."""
-    found = Documents(text[:most_bytes], '"nvbandwidth"', marks=_MARKS)
+    found = Documents(text[:most], '"nvbandwidth"', marks=REPORT_MARKS)
     roots = [document.get("nvbandwidth") for document in found]
     if not roots:
         if found.cut or '"nvbandwidth"' in text:
@@ -35,8 +34,8 @@ def read_report(text: str, outcome: Outcome, most_bytes: int) -> None:
     outcome.touched = True
     if found.cut or not all(isinstance(root, dict) for root in roots):
         outcome.problems.append("the report is damaged or cut")
-    if len(text) > most_bytes:
-        outcome.problems.append(f"the report is longer than {most_bytes} bytes")
+    if len(text) > most:
+        outcome.problems.append(f"the report is longer than {most} characters: the rest was not read")
     whole = [root for root in roots if isinstance(root, dict)]
     for root, following in zip(whole, [*whole[1:], None], strict=True):
         if following is None or not _is_continued(root, following):

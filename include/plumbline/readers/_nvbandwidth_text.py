@@ -11,8 +11,9 @@ from plumbline.readers._nvbandwidth_matrix import Matrix
 from plumbline.readers._row_shapes import RowShapes
 from plumbline.readers.framing import strip_prefix
 
+_VERSION = "nvbandwidth Version: "
 _BANNER = {
-    "nvbandwidth Version: ": "version",
+    _VERSION: "version",
     "Built from Git version: ": "git_version",
     "CUDA Runtime Version: ": "cuda_runtime",
     "Driver Version: ": "driver",
@@ -39,7 +40,10 @@ _ROW = re.compile(r"\s*[0-9]{1,4}(?:\s+(?:N/A|[0-9]{1,9}\.[0-9]{2}))+\s*", re.AS
 """A row whose label is a number: nothing that a launcher puts before a line looks like its beginning."""
 _MOST_COLUMNS = 4096
 _LONGEST_ROW = 20 * _MOST_COLUMNS
-_LARGEST_REPORT = 64 << 20
+REPORT_MARKS = ('"testcases"', '"bandwidth_description"', '"bandwidth_matrix"')
+"""Words that only reports have."""
+LARGEST_REPORT = 64 << 20
+"""Characters of a report that are read; that there were more is seen from one line more."""
 
 
 @dataclass(slots=True)
@@ -96,13 +100,14 @@ def _numbers(cells: Sequence[str]) -> list[float | None]:
 
 
 class TextScan:
-    """Collects an Outcome; what looks like a JSON report is only gathered in `report_lines`."""
+    """Collects an Outcome; what looks like JSON reports is only gathered in `report_lines`."""
 
     def __init__(self) -> None:
         """Start at the first line."""
         self.outcome = Outcome()
         self.report_lines: list[str] = []
-        self._report_bytes = 0
+        self._in_report = False
+        self._report_size = 0
         self._test = ""
         self._begun = False
         """Whether a run has begun that gave no result yet."""
@@ -118,18 +123,19 @@ class TextScan:
                 continue
             if self._matrix is not None and whole and (taken := self._plain_rows(self._matrix, lines, at)):
                 passed = at + taken
-            elif line or self.report_lines or self._unit is not None:
+            elif line or self._in_report or self._unit is not None:
                 self._feed_line(line, whole)
 
     def _feed_line(self, line: str, whole: bool) -> None:
         interesting = _is_of_interest(line)
-        if not (interesting or self.report_lines or self._matrix or self._unit):
+        if not (interesting or self._in_report or self._matrix or self._unit):
             return
         text = strip_prefix(line)
-        if self.report_lines or (not self._test and text.lstrip()[:1] == "{"):
-            self._report_bytes += len(text)
-            if self._report_bytes <= _LARGEST_REPORT:
+        self._in_report = self._is_of_report(text)
+        if self._in_report:
+            if self._report_size <= LARGEST_REPORT + 1:
                 self.report_lines.append(text)
+            self._report_size += len(text) + 1
             return
         if not whole:
             if self._matrix is not None and text.strip():
@@ -142,6 +148,16 @@ class TextScan:
         elif interesting if text is line else _is_of_interest(text):
             self._line(text.strip())
 
+    def _is_of_report(self, text: str) -> bool:
+        """Say whether a line is a report's: from a brace, alone where a text run came before, to the next banner."""
+        if self._in_report:
+            return _VERSION not in text
+        bare = text.strip()
+        begins = bare == "{" or (bare[:1] == "{" and not self.outcome.touched) or any(m in text for m in REPORT_MARKS)
+        if begins:
+            self._miss_end()
+        return begins
+
     def _begin_matrix(self, text: str) -> None:
         unit, self._unit = self._unit or "", None
         labels = text.split()
@@ -152,7 +168,7 @@ class TextScan:
 
     def _plain_rows(self, matrix: Matrix, lines: Sequence[str], at: int) -> int:
         """Take rows whose labels are numbers, as many as there are columns if they are all there. Give how many."""
-        if self.report_lines or not self._rows.has(lines[at]):
+        if not self._rows.has(lines[at]):
             return 0
         width = len(matrix.columns)
         if not matrix.labels and width > 1 and (square := self._rows.square(lines[at : at + width], width)):
@@ -272,9 +288,16 @@ class TextScan:
             self._unit = None
             self._tear("it has no sum")
 
+    def _miss_end(self) -> None:
+        """Tell of a text run beside a report that it has no end: the report has one, and would speak for both."""
+        if self.outcome.touched and not self.outcome.ended:
+            self._miss("a text run beside the report has no end")
+
     def finish(self) -> Outcome:
         """Give what was found."""
         self._leave()
+        if self.report_lines:
+            self._miss_end()
         if self._begun and (self.outcome.names or self.outcome.matrices):
             self._miss("a run after the last result began and gave none")
         return self.outcome

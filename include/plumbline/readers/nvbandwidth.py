@@ -16,7 +16,7 @@ from plumbline.model import Scalar
 from plumbline.readers._expectations import expected_count, expected_words
 from plumbline.readers._nvbandwidth_matrix import Places, places_of
 from plumbline.readers._nvbandwidth_report import read_report
-from plumbline.readers._nvbandwidth_text import Outcome, TextScan
+from plumbline.readers._nvbandwidth_text import LARGEST_REPORT, Outcome, TextScan
 from plumbline.readers.reading import Completeness, Fact, Item, Reading, Status
 from plumbline.readers.source import Source
 
@@ -45,7 +45,6 @@ EXPECTATIONS: Mapping[str, str] = {
     "tests": "comma-separated tests that must have given a result (host_to_device_memcpy_ce)",
     "devices": "GPUs that must be listed",
 }
-_MOST_REPORT_BYTES = 64 << 20
 _MOST_KEPT = 4096
 """Of larger matrices the params are made each time, for the memory that they take."""
 
@@ -68,7 +67,7 @@ def read(source: Source, expect: Mapping[str, Scalar]) -> Iterator[Item]:
         yield from _readings(scan.outcome, places)
     outcome = scan.finish()
     if scan.report_lines:
-        read_report("\n".join(scan.report_lines), outcome, _MOST_REPORT_BYTES)
+        read_report("\n".join(scan.report_lines), outcome, LARGEST_REPORT)
     if not outcome.touched:
         raise OutputError("no banner, test or report of nvbandwidth", source=source.name, excerpt=first)
     yield from _readings(outcome, places)
