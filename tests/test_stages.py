@@ -211,17 +211,3 @@ def test_no_page_repeats_an_open_gate_over_evidence_that_has_changed(run: RunDir
         stages.report(run.path)
     close(run)
     stages.report(run.path)  # which now says so
-
-
-@pytest.mark.parametrize(
-    ("codes", "gate", "may"),
-    [
-        ([], "open", True),
-        (["no_baseline"], "closed", True),
-        (["no_baseline", "busy"], "closed", False),
-        ([], "closed", False),
-    ],
-)
-def test_what_may_become_baseline(codes: list[str], gate: str, may: bool) -> None:
-    reasons = [{"code": code, "verdict": "WARN", "place": "p", "blocks": True} for code in codes]
-    assert stages.approvable({"gate": gate, "reasons": reasons}) is may

@@ -1,13 +1,14 @@
 """The stages of a run, top to bottom. The command line and the DAGs call these and nothing beside them.
 
 prepare → launch_batch (for every batch) → seal → judge → report → track → gate. Every stage after `seal` can be
-repeated at any time; each reads what it needs from the run directory.
+repeated at any time; each reads what it needs from the run directory. What people decide on a judged run (approve)
+is tracking/approvals.py, and what a stage holds derived/ against before it tells or seals it tracking/derived_seal.py.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -18,15 +19,30 @@ from plumbline import __version__
 from plumbline.benchmarks import benchmarks
 from plumbline.clusters.profile import ClusterProfile, load_profile
 from plumbline.configuration import parse, project_root
-from plumbline.errors import ConfigError, OutputError, TrackingError, near_match
+from plumbline.errors import ConfigError, OutputError, near_match
 from plumbline.execution import budget, kubernetes, lock
 from plumbline.execution.environment import hardware_identity, software_environment
 from plumbline.execution.launcher import launcher
 from plumbline.execution.plan import make_plan, plan_data
-from plumbline.model import Code, VerdictKind
-from plumbline.suites.suite import ALWAYS_BLOCKING, Baseline, Suite, load_suite
+from plumbline.suites.suite import Baseline, Suite, load_suite
+from plumbline.tracking.approvals import approvable, approve, standing_approval
+from plumbline.tracking.derived_seal import (
+    WRITTEN_LATER,
+    contradiction,
+    judgement,
+    refuse_changed,
+    refuse_rejudged,
+    refuse_taken_back,
+    taken_back_by,
+)
 from plumbline.tracking.run_directory import RunDirectory, link_latest, misplaced, new_run_id, run_time
 from plumbline.validation.seals import note_seal
+
+__all__ = [
+    "GateResult", "Progress", "approvable", "approve", "batch_ids", "code_version", "contradiction", "default_results",
+    "gate", "judge", "launch_batch", "lease", "limits_in_force", "load", "planted_in", "prepare", "report",
+    "results_directory", "seal", "standing_approval", "take", "track",
+]  # fmt: skip
 
 Progress = Callable[[str], None]
 
@@ -260,8 +276,8 @@ def report(run_dir: Path) -> Path:
 
     run = RunDirectory.open(run_dir)
     with run.derived_locked():
-        _refuse_changed(run, *_WRITTEN_LATER)
-        _refuse_taken_back(run)
+        refuse_changed(run, *WRITTEN_LATER)
+        refuse_taken_back(run)
         path = write_report(run)
         run.write_provenance(code_version())
     return path
@@ -280,56 +296,20 @@ def track(run_dir: Path, tracking_uri: str | None = None) -> str:
 
     run = RunDirectory.open(run_dir)
     with run.derived_locked():
-        judged = _judged(run)
+        judged = judgement(run)
         payload = run_payload(JudgedRun(run))
     mlflow_run_id = begin(run, tracking_uri, payload)
     with run.derived_locked():
-        _refuse_rejudged(run, judged)
+        refuse_rejudged(run, judged)
         verdict = run.read_derived("verdict.json")
         if verdict.get("mlflow_run_id") != mlflow_run_id:
             run.write_derived_json("verdict.json", {**verdict, "mlflow_run_id": mlflow_run_id})
             run.write_provenance(code_version())  # a store that goes down below must not leave a verdict unsealed
     log_run(run, tracking_uri, payload)
     with run.derived_locked():
-        _refuse_rejudged(run, judged)
+        refuse_rejudged(run, judged)
         run.write_provenance(code_version())
     return mlflow_run_id
-
-
-def _judged(run: RunDirectory) -> dict[str, Any]:
-    """Give what tells one judgement from another, and nothing that tracking or a report changes. Raises OutputError."""
-    _refuse_changed(run, "mlflow.json")
-    verdict = run.read_derived("verdict.json")
-    provenance = run.read_derived("provenance.json")
-    return {
-        "manifest": provenance["manifest_sha256"],
-        "verdict": {key: value for key, value in verdict.items() if key != "mlflow_run_id"},
-        "files": {name: provenance["files"].get(name) for name in _JUDGED},
-    }
-
-
-def _refuse_rejudged(run: RunDirectory, judged: Mapping[str, Any]) -> None:
-    """Hold derived/ against what was read of it before: only that may be sealed. Raises TrackingError, OutputError."""
-    if _judged(run) != judged:
-        what = f"{run.run_id} was judged otherwise while it was being logged to MLflow; plumbline track {run.run_id}"
-        raise TrackingError(what)
-
-
-_JUDGED = ("measurements.parquet", "verdicts.parquet", "gx.json", "launches.json")
-_WRITTEN_LATER = ("report.html", "findings.json", "mlflow.json")
-"""The files of derived/ that a judge writes beside verdict.json, and those that it does not."""
-
-
-def _refuse_changed(run: RunDirectory, *rewritten: str) -> None:
-    """Hold derived/ against its seal before the seal is written anew, or an edited verdict would be sealed with it.
-
-    `rewritten` names the files that the stage itself, or one that was stopped, writes. Raises OutputError.
-    """
-    own = {f"derived/{name}" for name in rewritten}
-    for problem in run.problems(evidence=False):
-        if problem["path"] not in own and problem["problem"] != "extra":
-            what = f"{problem['path']} is {problem['problem']} since it was judged; plumbline judge {run.run_id}"
-            raise OutputError(what, source=run.run_id)
 
 
 def gate(run_dir: Path) -> GateResult:
@@ -346,100 +326,9 @@ def gate(run_dir: Path) -> GateResult:
         raise OutputError(f"derived/ doesn't belong to this evidence: {own[0]['problem']}", source=run.run_id)
     if reason := misplaced(run, data) or contradiction(data):
         raise OutputError(reason, source=run.run_id)
-    if data["gate"] == "open" and (touched := next(filter(_takes_back, problems), None)):
+    if data["gate"] == "open" and (touched := taken_back_by(problems)):
         raise OutputError(f"{touched['path']} is {touched['problem']} since it was judged", source=run.run_id)
     return GateResult(open=data["gate"] == "open", verdict=data["verdict"], reasons=tuple(data["reasons"]))
-
-
-def _refuse_taken_back(run: RunDirectory) -> None:
-    """Raise OutputError where an open gate stands over evidence that has changed: no page may repeat its word."""
-    if run.read_derived("verdict.json").get("gate") != "open":
-        return
-    if touched := next(filter(_takes_back, run.problems()), None):
-        what = f"{touched['path']} is {touched['problem']} since it was judged; plumbline judge {run.run_id}"
-        raise OutputError(what, source=run.run_id)
-
-
-def _takes_back(problem: Mapping[str, str]) -> bool:
-    pruned = problem["problem"] == "missing" and problem["path"].startswith("evidence/raw/")
-    return problem["path"].startswith("evidence/") and not pruned
-
-
-def contradiction(verdict: Mapping[str, Any]) -> str | None:
-    """Say that verdict.json is not in a form, or says open beside what closes; None when it agrees with itself."""
-    reasons, word = verdict.get("reasons"), verdict.get("gate")
-    if (
-        word not in ("open", "closed")
-        or verdict.get("verdict") not in set(VerdictKind)
-        or not isinstance(reasons, list)
-    ):
-        return "verdict.json has no gate, verdict and reasons in their form: judge the run again"
-    closing = [reason for reason in reasons if not isinstance(reason, Mapping) or reason.get("blocks") is not False]
-    if word == "open" and (closing or verdict["verdict"] in ALWAYS_BLOCKING):
-        return f"verdict.json says open, {verdict['verdict']}, with {len(closing)} reasons that close it"
-    return None
-
-
-def approve(run_dir: Path, *, by: str, comment: str, kind: str = "approve_baseline") -> dict[str, Any]:
-    """Record a person's decision on a judged run.
-
-    A run becomes part of the baseline when its gate is open, whatever warnings it has, or when nothing but a missing
-    baseline closes it: an acceptance, which blocks warnings, could never have a first one otherwise. Of a run that is
-    approved the standing decision is given, and none is added.
-    Raises ConfigError for any other run, OutputError where evidence or verdict is not what was sealed.
-    """
-    run = RunDirectory.open(run_dir)
-    if kind == "approve_baseline":
-        _refuse_changed(run, *_WRITTEN_LATER)
-        if problem := next((p for p in run.problems() if p["path"].startswith("evidence/")), None):
-            raise OutputError(f"{problem['path']} is {problem['problem']} since the seal", source=run.run_id)
-    data = run.read_derived("verdict.json")
-    if kind == "approve_baseline" and not approvable(data):
-        raise ConfigError(_why_closed(run.run_id, data["reasons"]))
-    if kind == "revoke_baseline":
-        _refuse_unapproved(run)
-    if not by.strip():
-        raise ConfigError("an approval needs a name: --by")
-    if kind == "approve_baseline" and (standing := standing_approval(run)):
-        return standing
-    return run.add_decision({"kind": kind, "by": by, "comment": comment, "verdict": data["verdict"]})
-
-
-def standing_approval(run: RunDirectory) -> dict[str, Any] | None:
-    """Give the decision that makes a run part of the baseline, None without one. Raises OutputError for a damaged file.
-
-    Only runs with decisions pay for reading history's module.
-    """
-    if not run.decisions():
-        return None
-    from plumbline.tracking.history import approval  # noqa: PLC0415 - imports pyarrow
-
-    decision = approval(run)
-    if decision is None or not decision.approved:
-        return None
-    lines: list[dict[str, Any]] = run.decisions()
-    return [one for one in lines if (one.get("kind"), one.get("decided_at")) == (decision.kind, decision.at)][-1]
-
-
-def _refuse_unapproved(run: RunDirectory) -> None:
-    if standing_approval(run) is None:
-        raise ConfigError(f"{run.run_id} is not approved: there is nothing to take back")
-
-
-def approvable(verdict: Mapping[str, Any]) -> bool:
-    """Say whether a run of this verdict.json may become part of the baseline, by what closes its gate."""
-    closing = [reason for reason in verdict["reasons"] if reason.get("blocks") is not False]
-    return verdict["gate"] == "open" or (bool(closing) and all(one["code"] == Code.NO_BASELINE for one in closing))
-
-
-def _why_closed(run_id: str, reasons: Sequence[Mapping[str, Any]]) -> str:
-    others = [one for one in reasons if one.get("blocks") is not False and one["code"] != Code.NO_BASELINE]
-    first = f" by {others[0]['verdict']} {others[0]['code']} at {others[0]['place']}" if others else ""
-    more = f" and {len(others) - 1} more" if len(others) > 1 else ""
-    return (
-        f"{run_id}: its gate is closed{first}{more}; a run becomes baseline when its gate is open, or closed by "
-        "nothing but a missing baseline: mend or waive what closes it, and measure again"
-    )
 
 
 def default_results() -> Path:

@@ -7,14 +7,7 @@ import pytest
 from tests.run_builder import Scenario, build_history, build_run, rewrite_json
 
 from plumbline.model import MEASUREMENT_COLUMNS, Code, Device, Origin, verdict
-from plumbline.tracking.history import (
-    approval,
-    approved_runs,
-    is_approved,
-    load_history,
-    rows_of,
-    series,
-)
+from plumbline.tracking.history import approved_runs, load_history, rows_of, series
 from plumbline.tracking.run_directory import RunDirectory
 
 BASE = Scenario(nodes=2)
@@ -159,44 +152,6 @@ def test_an_invalid_launch_takes_all_its_rows_and_an_invalid_row_only_itself(tmp
 
 
 # -- approval --------------------------------------------------------------------------------------------------------
-
-
-def test_the_last_decision_counts(tmp_path: Path):
-    run = build_run(tmp_path, nodes=1)
-    assert approval(run) is None and not is_approved(run)
-    run.add_decision({"kind": "approve_baseline", "by": "ann", "comment": "as ordered"})
-    decided = approval(run)
-    assert decided is not None and decided.approved and (decided.by, decided.comment) == ("ann", "as ordered")
-    run.add_decision({"kind": "note", "by": "bob"})
-    assert is_approved(run)
-    run.add_decision({"kind": "revoke_baseline", "by": "bob"})
-    assert not is_approved(run)
-
-
-@pytest.mark.parametrize(
-    ("decision", "approved"),
-    [
-        ({"kind": "acceptance", "decision": "accept"}, True),
-        ({"kind": "sign_off", "decision": "approve"}, True),
-        ({"kind": "acceptance", "decision": "reject"}, False),
-        ({"kind": "acceptance", "decision": "Accept "}, False),
-        ({"kind": "acceptance"}, False),
-        ({"kind": "approve_baselines"}, False),
-        ({"decision": "accept"}, False),
-    ],
-)
-def test_only_an_exact_acceptance_approves(tmp_path: Path, decision: dict, approved: bool):
-    run = build_run(tmp_path, nodes=1)
-    run.add_decision(decision)
-    assert is_approved(run) is approved
-
-
-def test_a_damaged_decisions_file_approves_nothing(tmp_path: Path):
-    run = build_run(tmp_path, nodes=1)
-    run.add_decision({"kind": "approve_baseline", "by": "ann"})
-    with (run.path / "decisions.jsonl").open("a") as stream:
-        stream.write('{"kind": "revoke_base')
-    assert not is_approved(run) and approved_runs(tmp_path, "local") == ()
 
 
 def test_approved_history_holds_the_approved_runs_only(tmp_path: Path):

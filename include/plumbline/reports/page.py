@@ -19,8 +19,9 @@ from plumbline.reports.news import Since, since_previous
 from plumbline.reports.plots import Figure, inline
 from plumbline.reports.suspects import Suspicion
 from plumbline.reports.wording import duration, node_list, plural
+from plumbline.tracking.approvals import Decision, approval
 from plumbline.tracking.cost import Cost, cost
-from plumbline.tracking.history import Decision, approval, load_history, series
+from plumbline.tracking.history import load_history, series
 from plumbline.tracking.judged_run import STAMPS, JudgedRun
 from plumbline.tracking.mlflow_payload import experiment_name
 from plumbline.tracking.mlflow_tracking import run_url
@@ -114,11 +115,9 @@ class Page:
     judged_by: str
 
     def arrow(self, line: Line) -> str:
-        """Give a mark for a change that is more than the suite's tolerance, and nothing for the others."""
+        """Give a mark for a change that is more than its tolerance, and nothing for the others."""
         change = line.change
         if change is None or change.change is None or change.significant is False:
-            return ""
-        if abs(change.change) < self.run.suite.baseline.warn_tolerance:
             return ""
         return {"worse": "▼", "better": "▲"}.get(change.direction, "")
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from plumbline.errors import OutputError
 from plumbline.model import MEASUREMENT_COLUMNS, Code, Origin, VerdictKind
+from plumbline.tracking.approvals import is_approved
 from plumbline.tracking.judged_run import MEASUREMENTS, VERDICT, VERDICTS, why_untrusted
 from plumbline.tracking.run_directory import RunDirectory, find_runs, misplaced
 
@@ -38,17 +39,6 @@ class History:
     table: Any
     runs: tuple[RunDirectory, ...]
     skipped: tuple[Skipped, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """The last word that was said on a run's evidence."""
-
-    kind: str
-    approved: bool
-    by: str | None
-    at: str | None
-    comment: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,41 +222,6 @@ def _invalid_keys(runs: Sequence[RunDirectory]) -> Iterator[tuple[str | None, ..
     )
     for name, *key in zip(*(table[column].to_pylist() for column in table.column_names), strict=True):
         yield (files[name], *key)
-
-
-# -- approval --------------------------------------------------------------------------------------------------------
-
-
-def approval(run: RunDirectory) -> Decision | None:
-    """Give the last decision on a run's evidence, or None. Raises OutputError for a damaged decisions file."""
-    last = None
-    for item in run.decisions():
-        kind, answer = item.get("kind"), item.get("decision")
-        if kind == "approve_baseline":
-            approved = True
-        elif kind == "revoke_baseline":
-            approved = False
-        elif kind in ("acceptance", "sign_off"):
-            approved = answer in ("accept", "approve")
-        else:
-            continue
-        last = Decision(
-            kind=kind,
-            approved=approved,
-            by=item.get("by"),
-            at=item.get("decided_at"),
-            comment=item.get("comment"),
-        )
-    return last
-
-
-def is_approved(run: RunDirectory) -> bool:
-    """Say whether a person approved this very evidence as a baseline; a damaged decisions file approves nothing."""
-    try:
-        decision = approval(run)
-    except OutputError:
-        return False
-    return decision is not None and decision.approved
 
 
 def approved_runs(

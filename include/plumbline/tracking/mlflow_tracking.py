@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from plumbline.configuration import project_root
 from plumbline.errors import OutputError, TrackingError
-from plumbline.tracking.history import approval
+from plumbline.tracking.approvals import approval
 from plumbline.tracking.judged_run import LAUNCHES, MEASUREMENTS, MLFLOW, VERDICT, VERDICTS, JudgedRun
 from plumbline.tracking.mlflow_payload import Payload, RunPayload, experiment_name, run_payload
 from plumbline.tracking.run_directory import RunDirectory, find_runs
