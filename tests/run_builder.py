@@ -17,12 +17,17 @@ from plumbline.clusters.profile import ClusterProfile
 from plumbline.execution.plan import Batch, Gap, Plan, partition, plan_data
 from plumbline.execution.run_one import file_sha256, write_atomically
 from plumbline.model import Contends, Device, LaunchSpec, Origin, Outcome, RawFile, RunRecord, to_plain
+from plumbline.references.reference import load_references, references_data
 from plumbline.suites.suite import Suite
 from plumbline.tracking.run_directory import RunDirectory
 from tests.run_judged import write_derived
 from tests.run_scenario import STAMP, Made, Scenario, make
 
 __all__ = ["STAMP", "Made", "Scenario", "build_history", "build_run", "rewrite_json"]
+
+
+def _references(chosen: Scenario) -> dict[str, Any]:
+    return {"references": references_data(load_references(chosen.references))} if chosen.references else {}
 
 
 def build_run(results: Path, scenario: Scenario | None = None, **changes: Any) -> RunDirectory:
@@ -34,7 +39,7 @@ def build_run(results: Path, scenario: Scenario | None = None, **changes: Any) -
     for name, data in (
         ("profile", profile.model_dump(mode="json")),
         ("suite", suite.model_dump(mode="json")),
-        ("references", {"note": STAMP}),
+        ("references", {"note": STAMP, **_references(chosen)}),
         ("environment", {"plumbline": "0.1.0", "trigger": STAMP, "tags": {}, "software": {"kernel": chosen.kernel}}),
         ("plan", plan_data(plan)),
     ):

@@ -10,7 +10,9 @@ from tests.run_builder import Scenario, build_history, build_run
 
 from plumbline.errors import OutputError
 from plumbline.model import Code, Device, Origin, verdict
+from plumbline.reports.news import since_previous
 from plumbline.reports.report import write_report
+from plumbline.tracking.judged_run import JudgedRun
 from plumbline.tracking.run_directory import RunDirectory
 
 CLUSTER = Scenario(cluster="h100", nodes=6, device=Device.GPU)
@@ -100,7 +102,17 @@ def test_a_quiet_night_says_so(tmp_path: Path):
     scenario = Scenario(nodes=1)
     build_run(tmp_path, scenario)
     _, page = report(build_run(tmp_path, scenario, when=scenario.when + timedelta(days=1)))  # the same numbers
-    assert "No verdict, version or headline figure changed beyond 3 %." in page.text
+    assert "No verdict or version changed, and no headline figure beyond its tolerance (3 %, or more" in page.text
+
+
+@pytest.mark.parametrize(("speed", "moved"), [(0.91, False), (0.5, True)])
+def test_a_figure_that_is_known_to_scatter_is_no_news_until_it_moves_by_more(tmp_path: Path, speed: float, moved: bool):
+    before = Scenario(nodes=2, references="local-cpu")
+    build_run(tmp_path, before)
+    now = build_run(tmp_path, replace(before, when=before.when + timedelta(days=1), speed={"fio": speed}))
+    since = since_previous(JudgedRun(now))
+    assert any(item.text.startswith("fio read_bandwidth") for item in since.items) is moved
+    assert any(change.indicator == "read_bandwidth" for change in since.nodes) is moved
 
 
 # -- stamps ----------------------------------------------------------------------------------------------------------

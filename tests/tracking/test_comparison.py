@@ -8,7 +8,7 @@ from tests.run_builder import Scenario, build_run
 
 from plumbline.errors import ConfigError, OutputError
 from plumbline.model import Device, Origin
-from plumbline.tracking.comparison import Change, Comparison, changes_by_node, compare, values_by_key
+from plumbline.tracking.comparison import Change, Comparison, changes_by_node, compare, tolerances, values_by_key
 from plumbline.tracking.comparison_text import comparison_lines
 from plumbline.tracking.judged_run import JudgedRun
 from plumbline.tracking.run_directory import RunDirectory
@@ -68,8 +68,9 @@ def test_many_nodes_tell_a_change_from_scatter(tmp_path: Path):
 def test_one_slow_node_is_found_by_node(tmp_path: Path):
     base = Scenario(cluster="h100", nodes=4, device=Device.GPU)
     a, b = pair(tmp_path, base, slow_nodes={"n0003": 0.6})
-    worst = changes_by_node(values_by_key(a), values_by_key(b))[:8]
-    assert {change.node for change in worst} == {"n0003"} and worst[0].direction == "worse"
+    found = changes_by_node(values_by_key(a), values_by_key(b), tolerances(JudgedRun(a), JudgedRun(b)))
+    assert {change.node for change in found[:8]} == {"n0003"} and found[0].direction == "worse"
+    assert {change.node for change in found if change.direction != "same"} == {"n0003"}
 
 
 def test_another_benchmark_version_is_not_comparable(tmp_path: Path):

@@ -9,7 +9,15 @@ from plumbline.errors import PlumblineError
 from plumbline.model import Code, Verdict
 from plumbline.reports.findings import explaining_node, faulty_nodes
 from plumbline.reports.wording import percent, plain, plural, shortened
-from plumbline.tracking.comparison import Change, Comparison, changes_by_node, compare_judged, describe, values_by_key
+from plumbline.tracking.comparison import (
+    Change,
+    Comparison,
+    changes_by_node,
+    compare_judged,
+    describe,
+    tolerances,
+    values_by_key,
+)
 from plumbline.tracking.judged_run import MEASUREMENTS, VERDICT, VERDICTS, JudgedRun, why_untrusted
 from plumbline.tracking.mlflow_payload import look_up
 from plumbline.tracking.run_directory import RunDirectory, find_runs
@@ -35,7 +43,7 @@ class Since:
     items: tuple[NewsItem, ...] = ()
     comparison: Comparison | None = None
     nodes: tuple[Change, ...] = ()
-    """Single nodes that moved beyond the suite's tolerance, the largest worsening first."""
+    """Single nodes that moved beyond their tolerance, the largest worsening first."""
     problem: str = ""
     """Why a previous run could not be compared."""
 
@@ -65,7 +73,7 @@ def since_previous(run: JudgedRun) -> Since:
         left, right = values_by_key(found), values_by_key(run.run)
         comparison = compare_judged(previous, run, left, right)
         headlines = {key: places for key, places in left.items() if _is_headline(key[0], key[2])}
-        nodes = tuple(change for change in changes_by_node(headlines, right) if _beyond(run, change))
+        nodes = tuple(filter(_moved, changes_by_node(headlines, right, tolerances(previous, run))))
     except PlumblineError as error:
         problem = str(error)
     if comparison is not None:
@@ -132,24 +140,24 @@ def _reasons(run: JudgedRun) -> list[Verdict]:
 
 
 def _figure_items(run: JudgedRun, comparison: Comparison, nodes: Sequence[Change]) -> Iterator[NewsItem]:
-    moved = [c for c in comparison.changes if _is_headline(c.benchmark, c.indicator) and _beyond(run, c)]
+    moved = [c for c in comparison.changes if _is_headline(c.benchmark, c.indicator) and _moved(c)]
     figures: dict[tuple[str, ...], list[Change]] = {}
     for change in sorted(moved, key=lambda c: (c.direction != "worse", -abs(c.change or 0))):
         figures.setdefault((change.benchmark, change.indicator, change.params, change.direction), []).append(change)
     for same in list(figures.values())[:MOST_ITEMS]:
         others = sorted(c.node_count for c in same[1:])
         more = f"; also at {', '.join(map(str, others))}" if others else ""
-        yield NewsItem(tone=_tone(same[0]), text=f"{_moved(same[0])}{more}")
+        yield NewsItem(tone=_tone(same[0]), text=f"{_told(same[0])}{more}")
     if len(figures) > MOST_ITEMS:
         yield NewsItem(tone="neutral", text=f"{plural(len(figures) - MOST_ITEMS, 'more figure')} moved, see below")
     worse = [c for c in nodes if c.direction == "worse"]
     if len(worse) > 1 or (worse and len(run.plan.inventory) > 8):
         names = list(dict.fromkeys(str(c.node) for c in worse))
-        text = f"{plural(len(names), 'node')} worse in single-node figures, worst {_moved(worse[0])}"
+        text = f"{plural(len(names), 'node')} worse in single-node figures, worst {_told(worse[0])}"
         yield NewsItem(tone="worse", text=text)
 
 
-def _moved(change: Change) -> str:
+def _told(change: Change) -> str:
     odds = f", p {change.p_value:.1g}" if change.p_value is not None else ""
     return f"{describe(change)}: {plain(change.a)} → {plain(change.b)} ({percent(change.change)}{odds})"
 
@@ -159,11 +167,9 @@ def _is_headline(benchmark: str, indicator: str) -> bool:
     return known is not None and known.headline
 
 
-def _beyond(run: JudgedRun, change: Change) -> bool:
-    """Say whether a change is worth a line: more than the suite's tolerance for a warning, and no mere scatter."""
-    if change.direction == "same" or change.significant is False:
-        return False
-    return change.change is None or abs(change.change) >= run.suite.baseline.warn_tolerance
+def _moved(change: Change) -> bool:
+    """Say whether a change is worth a line: more than its tolerance, and no mere scatter."""
+    return change.direction != "same" and change.significant is not False
 
 
 def _tone(change: Change) -> str:

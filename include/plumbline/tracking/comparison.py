@@ -125,7 +125,7 @@ def compare_judged(a: JudgedRun, b: JudgedRun, left: Mapping[Key, Places], right
     apart = [NotComparable(item=name, reason=reason) for name, reason in settings.items()]
     left = {key: places for key, places in left.items() if key[0] not in settings}
     right = {key: places for key, places in right.items() if key[0] not in settings}
-    tolerance = _tolerances(a, b)
+    tolerance = tolerances(a, b)
     common = left.keys() & right.keys()
     changes = [_change(key, None, left[key], right[key], tolerance(key)) for key in common]
     groups = {(spec.benchmark, spec.node_count, spec.group): spec.nodes for spec in b.plan.launches}
@@ -146,12 +146,17 @@ def compare_judged(a: JudgedRun, b: JudgedRun, left: Mapping[Key, Places], right
     )
 
 
-def changes_by_node(left: Mapping[Key, Places], right: Mapping[Key, Places]) -> list[Change]:
+def changes_by_node(
+    left: Mapping[Key, Places], right: Mapping[Key, Places], tolerance: Callable[[Key], float]
+) -> list[Change]:
     """Compare node by node what was measured on single nodes in both runs, the largest worsening first."""
     found = []
     for key in left.keys() & right.keys():
         old, new = _by_node(left[key]), _by_node(right[key])
-        found += [_change(key, node, {(node,): old[node]}, {(node,): new[node]}) for node in old.keys() & new.keys()]
+        found += [
+            _change(key, node, {(node,): old[node]}, {(node,): new[node]}, tolerance(key))
+            for node in old.keys() & new.keys()
+        ]
     return sorted(found, key=_worst_first)
 
 
@@ -179,7 +184,7 @@ def _suites_tolerance(a: JudgedRun, b: JudgedRun) -> float:
     return max(run.suite.baseline.warn_tolerance for run in (a, b))
 
 
-def _tolerances(a: JudgedRun, b: JudgedRun) -> Callable[[Key], float]:
+def tolerances(a: JudgedRun, b: JudgedRun) -> Callable[[Key], float]:
     """Give what finds the shift that is no news: what the suites warn at, or the scatter that references know of."""
     from plumbline.references.reference import references_from  # noqa: PLC0415 - imports every benchmark
     from plumbline.validation.limits import known_scatter  # noqa: PLC0415 - imports what reads history
@@ -220,7 +225,7 @@ def shift(a: float, b: float) -> float:
     return abs(b - a) / max(abs(a), abs(b), 1e-300)
 
 
-def _change(key: Key, node: str | None, left: Places, right: Places, tolerance: float = SAME) -> Change:
+def _change(key: Key, node: str | None, left: Places, right: Places, tolerance: float) -> Change:
     benchmark, _, indicator, unit, node_count, params = key
     old = statistics.median(statistics.median(values) for values in left.values())
     new = statistics.median(statistics.median(values) for values in right.values())
