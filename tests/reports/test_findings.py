@@ -132,7 +132,8 @@ def test_no_baseline_is_one_finding_for_the_run(tmp_path: Path):
     ]
     found = of(tmp_path, extra=extra)
     assert len(found) == 1 and found[0].title == "4 indicators: no approved history to compare with"
-    assert not found[0].blocks and "plumbline approve" in found[0].suggested_action
+    assert not found[0].blocks
+    assert f"plumbline approve {CLUSTER.run_id} --by NAME" in found[0].suggested_action
 
 
 def test_what_closes_the_gate_comes_first(tmp_path: Path):

@@ -10,7 +10,7 @@ from plumbline.model import Code
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """`label` ends the sentence 'the problem is: …'; `action` starts with a verb."""
+    """`label` ends the sentence 'the problem is: …'; `action` starts with a verb, {run_id} in it is the run's."""
 
     label: str
     action: str
@@ -22,7 +22,7 @@ ADVICE: Mapping[Code, Advice] = {
     Code.NO_BASELINE: Advice(
         "no approved history to compare with",
         "Look the figures over and, when they are this cluster's normal, approve the run: "
-        "plumbline approve RUN_DIR --by NAME.",
+        "plumbline approve {run_id} --by NAME.",
     ),
     Code.NEAR_LIMIT: Advice(
         "beyond a warning limit", "Look at the trend; take the component out for a check at the next maintenance."

@@ -196,7 +196,7 @@ def _finding(
     evidence = tuple(_evidence(r, launches) for r in _spread(members))
     problem = _nothing_to_compare(run, members) if code == Code.NO_BASELINE else _problem(members, component, missing)
     title = f"{component.name}: {advice(code).label}"
-    action = " ".join(dict.fromkeys(advice(c).action for c in codes[:3]))
+    action = " ".join(dict.fromkeys(advice(c).action for c in codes[:3])).replace("{run_id}", run.run_id)
     about = (common.get(launch_of(r)) for r in members if r["verdict"] == VerdictKind.FAIL)
     suspect = next((item for item in about if item is not None), None)
     return Finding(
