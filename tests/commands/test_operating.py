@@ -21,6 +21,7 @@ def test_a_doctor_who_is_led_nowhere_says_so_in_a_row_of_his_own(
     assert (code, err) == (ExitCode.CLOSED, "")
     assert first.startswith("fail  api: kubernetes.access names no way to the API, so the kubeconfig")
     assert mend.startswith("      → give the profile's kubernetes.access one of kubeconfig: FILE")
+    assert run(capsys, "doctor", "--cluster", "hgx-h100") == (code, out, err)
     code, out, _ = run(capsys, "doctor", "hgx-h100", "--json")
     assert (code, json.loads(out)["state"], json.loads(out)["name"]) == (ExitCode.CLOSED, "fail", "api")
     code, _, err = run(capsys, "doctor", "local")

@@ -6,7 +6,7 @@ import argparse
 import json
 from datetime import UTC, datetime
 
-from plumbline.clusters.profile import load_profile
+from plumbline.clusters.profile import ClusterProfile, load_profile
 from plumbline.errors import ExitCode
 from plumbline.execution import lock
 from plumbline.kubernetes import lease
@@ -29,7 +29,7 @@ def add_commands(commands: Commands[argparse.ArgumentParser]) -> None:
         "minute at most; starts a pod of each image on an idle node. Exit 1 when a run can't work.",
         epilog="example: plumbline doctor hgx-h100",
     )
-    doctor.add_argument("cluster", help="cluster profile: a name or a YAML file")
+    _add_cluster(doctor)
     doctor.add_argument("--quick", action="store_true", help="only what takes no pods")
     doctor.add_argument("--json", action="store_true", help="print JSON lines")
     doctor.set_defaults(run=_doctor)
@@ -41,13 +41,26 @@ def add_commands(commands: Commands[argparse.ArgumentParser]) -> None:
         "process was killed on this machine loses its Lease. Exit 5 when something could not be removed.",
         epilog="example: plumbline reap hgx-h100",
     )
-    reaper.add_argument("cluster", help="cluster profile: a name or a YAML file")
+    _add_cluster(reaper)
     reaper.add_argument("--json", action="store_true", help="print JSON lines")
     reaper.set_defaults(run=_reap)
 
 
+def _add_cluster(parser: argparse.ArgumentParser) -> None:
+    """Take the cluster as a word, or as the other commands do."""
+    either = parser.add_mutually_exclusive_group(required=True)
+    either.add_argument("cluster", nargs="?", help="cluster profile: a name or a YAML file")
+    either.add_argument(
+        "--cluster", dest="cluster_option", metavar="CLUSTER", help="the same, as `plumbline run` takes it"
+    )
+
+
+def _profile(chosen: argparse.Namespace) -> ClusterProfile:
+    return load_profile(chosen.cluster or chosen.cluster_option)
+
+
 def _doctor(chosen: argparse.Namespace) -> int:
-    profile, today = load_profile(chosen.cluster), datetime.now(UTC).date()
+    profile, today = _profile(chosen), datetime.now(UTC).date()
     try:
         api = connect(profile)
     except NoAccessError as error:
@@ -75,7 +88,7 @@ def _print_check(check: Check, *, as_json: bool) -> bool:
 
 
 def _reap(chosen: argparse.Namespace) -> int:
-    profile = load_profile(chosen.cluster)
+    profile = _profile(chosen)
     api = connect(profile)
     gone = lock.left_behind(results_directory(profile) / profile.name)
     removed = reap_run(api, profile, gone) if gone else []
