@@ -30,7 +30,12 @@ os.environ["MLFLOW_TRACKING_URI"] = f"sqlite:///{AIRFLOW_HOME / 'mlflow.db'}"
 os.environ["PLUMBLINE_RESULTS"] = str(AIRFLOW_HOME / "results")
 
 
-LONGEST = ("validation/test_mutations.py", "kubernetes/test_gang.py", "end_to_end/test_services.py")
+LONGEST = (
+    "validation/test_mutations.py",
+    "kubernetes/test_gang.py",
+    "kubernetes/test_gang_launcher.py",
+    "end_to_end/test_services.py",
+)
 """A file runs in one process: those that take minutes begin first, or one process waits for the other at the end."""
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from plumbline.kubernetes.diagnosis import TRANSIENT
 from plumbline.model import KIND_OF_CODE, Code
 from tests.kubernetes import test_gang as gang
+from tests.kubernetes import test_gang_launcher as launcher
 from tests.plugins import test_launch_kubernetes as operator
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "kubernetes_faults.md"
@@ -36,23 +37,23 @@ OTHERS: tuple[tuple[str, str, str, Test, Test], ...] = (
     ("kubelet silent, node alive", "exited", NUMBERS, gang.test_a_node_whose_kubelet_is_silent_still_measures, None),
     ("log endpoint missing", "exited", NUMBERS, None, operator.test_a_log_that_is_missing_loses_nothing),
     ("launcher killed", "exited, by its successor", NUMBERS,
-     gang.test_a_launcher_that_was_killed_is_followed_by_another, None),
+     launcher.test_a_launcher_that_was_killed_is_followed_by_another, None),
     ("launcher's node lost", "infrastructure, `node_lost`; exited, by its successor", NUMBERS,
      None, operator.test_a_launcher_whose_node_is_lost_is_followed_by_another),
     ("two launchers at once", "exited; the second leaves", NUMBERS,
-     gang.test_two_launchers_never_run_the_same_batch_at_once, None),
+     launcher.test_two_launchers_never_run_the_same_batch_at_once, None),
     ("Airflow's worker killed", "exited, the same pod", NUMBERS,
      None, operator.test_a_second_try_goes_on_with_the_pod_of_the_first),
     ("pod ended while Airflow was down", "exited, the same pod", NUMBERS,
      None, operator.test_a_pod_that_ended_meanwhile_is_accounted_for_and_not_run_again),
     ("node lost, another one free", "infrastructure; exited, on the free node", "NOT_RUN of the lost node",
-     gang.test_a_lost_node_is_replaced_by_a_free_one_where_there_is_one, None),
+     launcher.test_a_lost_node_is_replaced_by_a_free_one_where_there_is_one, None),
     ("launcher silent", "workers end by themselves", "NOT_RUN",
-     gang.test_workers_end_by_themselves_when_their_launcher_is_silent, None),
+     launcher.test_workers_end_by_themselves_when_their_launcher_is_silent, None),
     ("task killed, or marked as failed", "stopped", "NOT_RUN",
      None, operator.test_a_task_that_is_killed_takes_its_pods_along),
     ("launcher asked to stop", "stopped", "NOT_RUN",
-     gang.test_a_launcher_that_is_asked_to_stop_leaves_records_and_nothing_else, None),
+     launcher.test_a_launcher_that_is_asked_to_stop_leaves_records_and_nothing_else, None),
 )  # fmt: skip
 
 

@@ -9,19 +9,18 @@ import threading
 import time
 import traceback
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tests.kubernetes.fake.bodies import GPU, Body, end, key_of, place, set_condition, set_container_state, unfit
 from tests.kubernetes.fake.kubelet import Container, Script, ScriptedContainer
 from tests.kubernetes.fake.server import ApiServer
 from tests.kubernetes.fake.store import ConflictError, Key, Store, now
 
 NAMESPACE = "plumbline"
-GPU = "nvidia.com/gpu"
 TICK_S = 0.03
-Body = dict[str, Any]
 
 
 class FakeCluster:
@@ -119,7 +118,7 @@ class FakeCluster:
     def node_back(self, name: str) -> None:
         self.unreachable.discard(name)
         self._down.pop(name, None)
-        self.store.change(("nodes", "", name), lambda node: _condition(node, "Ready", "True", "KubeletReady", ""))
+        self.store.change(("nodes", "", name), lambda node: set_condition(node, "Ready", "True", "KubeletReady", ""))
 
     def evict(self, pod: Body, message: str = "The node was low on resource: memory.") -> None:
         self._end(pod, {"phase": "Failed", "reason": "Evicted", "message": message})
@@ -133,14 +132,14 @@ class FakeCluster:
         """Remove a pod for one of higher priority, as the scheduler does."""
         message = "training: preempting to accommodate a higher priority pod"
         self.store.change(
-            _key(pod), lambda p: _condition(p, "DisruptionTarget", "True", "PreemptionByScheduler", message)
+            key_of(pod), lambda p: set_condition(p, "DisruptionTarget", "True", "PreemptionByScheduler", message)
         )
         self._event(pod, "Preempted", f"Preempted by pod {message}", "Normal")
-        self._delete(_key(pod), None)
+        self._delete(key_of(pod), None)
 
     def _end(self, pod: Body, status: Body) -> None:
         container = self.containers.get(pod["metadata"]["uid"])
-        self.store.change(_key(pod), lambda p: p["status"].update(status))
+        self.store.change(key_of(pod), lambda p: p["status"].update(status))
         if container is not None:
             container.kill()
 
@@ -167,10 +166,10 @@ class FakeCluster:
         self.store.change(key, lambda p: p["metadata"].setdefault("deletionTimestamp", now()))
 
     def _set(self, key: Key, kind: str, status: str, reason: str, message: str) -> None:
-        self.store.change(key, lambda body: _condition(body, kind, status, reason, message))
+        self.store.change(key, lambda body: set_condition(body, kind, status, reason, message))
 
     def _place(self, key: Key, node: str) -> None:
-        self.store.change(key, lambda body: _placed(body, node))
+        self.store.change(key, lambda body: place(body, node))
 
     # -- controllers ---------------------------------------------------------------------------------------------------
 
@@ -218,8 +217,8 @@ class FakeCluster:
                 ]
                 if time.monotonic() - since > min(tolerated, default=300):
                     message = "Taint manager: deleting due to NoExecute taint"
-                    self._set(_key(pod), "DisruptionTarget", "True", "DeletionByTaintManager", message)
-                    self.store.change(_key(pod), lambda p: p["metadata"].setdefault("deletionTimestamp", now()))
+                    self._set(key_of(pod), "DisruptionTarget", "True", "DeletionByTaintManager", message)
+                    self.store.change(key_of(pod), lambda p: p["metadata"].setdefault("deletionTimestamp", now()))
 
     def _jobs_made(self) -> None:
         for job in self.store.see("jobs"):
@@ -258,12 +257,12 @@ class FakeCluster:
         overdue = self._age(job) > job["spec"].get("activeDeadlineSeconds", 1e9)
         if "Failed" in phases or overdue:
             reason = "DeadlineExceeded" if overdue else "BackoffLimitExceeded"
-            self.store.change(_key(job), lambda j: _condition(j, "Failed", "True", reason, ""))
+            self.store.change(key_of(job), lambda j: set_condition(j, "Failed", "True", reason, ""))
             for pod in there:
                 if pod is not None and pod["status"]["phase"] not in ("Failed", "Succeeded"):
-                    self._delete(_key(pod), None)
+                    self._delete(key_of(pod), None)
         elif set(phases) == {"Succeeded"}:
-            self.store.change(_key(job), lambda j: _condition(j, "Complete", "True", "Completed", ""))
+            self.store.change(key_of(job), lambda j: set_condition(j, "Complete", "True", "Completed", ""))
 
     def _garbage(self) -> None:
         with self.store.lock:
@@ -273,7 +272,7 @@ class FakeCluster:
                 owners = body["metadata"].get("ownerReferences") or ()
                 orphan = owners and not any(owner["uid"] in alive for owner in owners)
                 if orphan and "deletionTimestamp" not in body["metadata"]:
-                    self._delete(_key(body), None)
+                    self._delete(key_of(body), None)
 
     def _schedule(self) -> None:
         there: dict[str, list[Body]] = defaultdict(list)
@@ -288,16 +287,16 @@ class FakeCluster:
             reasons: dict[str, int] = {}
             for node in nodes:
                 name = node["metadata"]["name"]
-                reason = _unfit(pod, node, there[name])
+                reason = unfit(pod, node, there[name])
                 if reason is None:
-                    self._place(_key(pod), name)
+                    self._place(key_of(pod), name)
                     there[name].append(pod)
                     break
                 reasons[reason] = reasons.get(reason, 0) + 1
             else:
                 text = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
                 message = f"0/{len(nodes)} nodes are available: {text}. preemption: 0/{len(nodes)} nodes are available"
-                self._set(_key(pod), "PodScheduled", "False", "Unschedulable", message)
+                self._set(key_of(pod), "PodScheduled", "False", "Unschedulable", message)
                 self._event(pod, "FailedScheduling", message)
 
     def _force_deleted(self) -> None:
@@ -314,7 +313,7 @@ class FakeCluster:
         leaving = "deletionTimestamp" in pod["metadata"]
         if container is None:
             if leaving:
-                self.store.remove(_key(pod))
+                self.store.remove(key_of(pod))
             elif status["phase"] == "Pending" and self._pulled(pod) and self._age(pod) >= self.start_delay_s:
                 self._start(pod)
             return
@@ -328,12 +327,12 @@ class FakeCluster:
         elif code is None:
             ready = "True" if container.ready or container.check_ready() else "False"
             if not any(c["type"] == "Ready" and c["status"] == ready for c in status.get("conditions") or ()):
-                self.store.change(_key(pod), lambda p: _condition(p, "Ready", ready, "", ""))
+                self.store.change(key_of(pod), lambda p: set_condition(p, "Ready", ready, "", ""))
         elif leaving:
-            self.store.change(_key(pod), lambda p: _ended(p, container))
-            self.store.remove(_key(pod))
+            self.store.change(key_of(pod), lambda p: end(p, container))
+            self.store.remove(key_of(pod))
         elif not (status.get("containerStatuses") or [{}])[0].get("state", {}).get("terminated"):
-            self.store.change(_key(pod), lambda p: _ended(p, container))
+            self.store.change(key_of(pod), lambda p: end(p, container))
 
     def _pulled(self, pod: Body) -> bool:
         image = pod["spec"]["containers"][0]["image"]
@@ -345,7 +344,7 @@ class FakeCluster:
         message = f'Failed to pull image "{image}": not found'
         self._event(pod, "Failed", message)
         waiting = {"waiting": {"reason": reason, "message": f'Back-off pulling image "{image}"'}}
-        self.store.change(_key(pod), lambda p: _container_state(p, waiting))
+        self.store.change(key_of(pod), lambda p: set_container_state(p, waiting))
         return False
 
     def _start(self, pod: Body) -> None:
@@ -361,69 +360,6 @@ class FakeCluster:
 
         def started(body: Body) -> None:
             body["status"] |= {"phase": "Running", "podIP": address, "startTime": container.started_at}
-            _container_state(body, {"running": {"startedAt": container.started_at}})
+            set_container_state(body, {"running": {"startedAt": container.started_at}})
 
-        self.store.change(_key(pod), started)
-
-
-def _key(body: Mapping[str, Any]) -> Key:
-    resource = {"Pod": "pods", "Job": "jobs", "Node": "nodes"}[body["kind"]]
-    return resource, body["metadata"].get("namespace", ""), body["metadata"]["name"]
-
-
-def _condition(body: Body, kind: str, status: str, reason: str, message: str) -> None:
-    conditions = body.setdefault("status", {}).setdefault("conditions", [])
-    kept = next((c for c in conditions if c["type"] == kind), None)
-    fields = {"type": kind, "status": status, "reason": reason, "message": message}
-    if kept is None:
-        conditions.append({**fields, "lastTransitionTime": now()})
-    else:
-        kept.update(fields)
-
-
-def _placed(body: Body, node: str) -> None:
-    body["spec"]["nodeName"] = node
-    _condition(body, "PodScheduled", "True", "", "")
-
-
-def _container_state(body: Body, state: Body) -> None:
-    container = body["spec"]["containers"][0]
-    body["status"]["containerStatuses"] = [
-        {"name": container["name"], "image": container["image"], "imageID": "", "ready": "running" in state,
-         "restartCount": 0, "state": state}
-    ]  # fmt: skip
-
-
-def _ended(body: Body, container: Container) -> None:
-    state = container.terminated()
-    _container_state(body, {"terminated": state})
-    _condition(body, "Ready", "False", "PodCompleted", "")
-    if body["status"]["phase"] not in ("Failed", "Succeeded"):
-        body["status"]["phase"] = "Failed" if state["exitCode"] else "Succeeded"
-
-
-def _gpus(pod: Mapping[str, Any]) -> int:
-    return int((pod["spec"]["containers"][0].get("resources") or {}).get("requests", {}).get(GPU, 0))
-
-
-def _unfit(pod: Body, node: Body, pods: list[Body]) -> str | None:
-    """Say why a pod can't be on a node that holds `pods`, in the scheduler's words."""
-    name, spec = node["metadata"]["name"], pod["spec"]
-    affinity = spec.get("affinity") or {}
-    required = (affinity.get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
-    if required and not any(name in t["matchFields"][0]["values"] for t in required["nodeSelectorTerms"]):
-        return "node(s) didn't match Pod's node affinity/selector"
-    if not (spec.get("nodeSelector") or {}).items() <= node["metadata"]["labels"].items():
-        return "node(s) didn't match Pod's node affinity/selector"
-    if next(c for c in node["status"]["conditions"] if c["type"] == "Ready")["status"] != "True":
-        return "node(s) had untolerated taint {node.kubernetes.io/unreachable: }"
-    if node["spec"].get("unschedulable"):
-        return "node(s) were unschedulable"
-    here = [p for p in pods if p["status"]["phase"] in ("Pending", "Running")]
-    if _gpus(pod) and sum(map(_gpus, here)) + _gpus(pod) > int(node["status"]["allocatable"][GPU]):
-        return f"Insufficient {GPU}"
-    for rule in (affinity.get("podAntiAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution", ()):
-        wanted = rule["labelSelector"]["matchLabels"].items()
-        if any(wanted <= (p["metadata"].get("labels") or {}).items() for p in here):
-            return "node(s) didn't match pod anti-affinity rules"
-    return None
+        self.store.change(key_of(pod), started)
