@@ -1,11 +1,13 @@
-"""What the tests of docker/ read of Dockerfiles: their instructions, and what they put into an image."""
+"""Dockerfiles as the tests of docker/ read them: instructions, what they put into an image; and what builds them."""
 
 from __future__ import annotations
 
 import re
 import shutil
 from dataclasses import dataclass
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKER = ROOT / "docker"
@@ -73,3 +75,13 @@ def materialise(image: str, root: Path) -> Path:
         else:
             shutil.copy(source, target)
     return root
+
+
+def build_images() -> Any:
+    """Give docker/build_images.py as a module; it is a program of its own."""
+    found = spec_from_file_location("build_images", DOCKER / "build_images.py")
+    assert found is not None
+    assert found.loader is not None
+    module = module_from_spec(found)
+    found.loader.exec_module(module)
+    return module

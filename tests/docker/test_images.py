@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from plumbline.benchmarks import benchmark, resolve_params
 from plumbline.benchmarks.benchmark import Placement
@@ -23,10 +20,10 @@ from plumbline.kubernetes.worker import sshd_config
 from plumbline.model import Device, Origin
 from tests.docker.images import (
     DOCKER,
-    DOCKERFILES,
     NAMES,
     ROOT,
     RUNNERS,
+    build_images,
     copied,
     environment,
     instructions,
@@ -39,95 +36,6 @@ from tests.kubernetes.profiles import plain, spec
 PROFILE = load_profile("hgx-h100")
 EVIDENCE = Path("/mnt/plumbline/results/c/s/r/evidence")
 SYSTEM_PYTHON = str(getattr(sys, "_base_executable", sys.executable))
-
-
-def build_images() -> Any:
-    """Give docker/build_images.py as a module; it is a program of its own."""
-    from importlib.util import module_from_spec, spec_from_file_location
-
-    found = spec_from_file_location("build_images", DOCKER / "build_images.py")
-    assert found is not None
-    assert found.loader is not None
-    module = module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
-
-
-# -- Dockerfiles ---------------------------------------------------------------------------------------------------
-
-
-def test_hadolint_has_nothing_to_say() -> None:
-    program = Path(sys.executable).with_name("hadolint")
-    command = [str(program), "--config", str(DOCKER / ".hadolint.yaml"), *map(str, DOCKERFILES)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    bad = "FROM ubuntu:latest\nRUN apt-get install fio\n"
-    again = subprocess.run([*command[:3], "-"], input=bad, capture_output=True, text=True, check=False)
-    assert "DL3007" in again.stdout  # it would have said something
-
-
-@pytest.mark.parametrize("image", NAMES)
-def test_bases_are_pinned(image: str) -> None:
-    bases = [one.rest.split()[0] for one in instructions(image) if one.word == "FROM"]
-    assert bases
-    for base in bases:
-        if base == "${RUNNER}":
-            continue
-        name, _, digest = base.partition("@")
-        tag = name.rpartition("/")[2].partition(":")[2]
-        assert re.fullmatch(r"sha256:[0-9a-f]{64}", digest) or re.search(r"\d+\.\d+", tag), base
-        assert "latest" not in tag
-
-
-def test_images_of_the_same_base_name_the_same_digest() -> None:
-    seen: dict[str, set[str]] = {}
-    for image in NAMES:
-        for one in instructions(image):
-            if one.word == "FROM" and "@" in one.rest:
-                name, _, digest = one.rest.split()[0].partition("@")
-                seen.setdefault(name, set()).add(digest)
-    assert seen
-    assert {name for name, digests in seen.items() if len(digests) > 1} == set()
-
-
-@pytest.mark.parametrize("image", NAMES)
-def test_no_image_runs_as_root_or_asks_for_gpus_by_itself(image: str) -> None:
-    uid = user(image).partition(":")[0]
-    assert uid.isdigit()
-    assert int(uid) > 0
-    assert environment(image).get("NVIDIA_VISIBLE_DEVICES") in (None, "void")
-
-
-@pytest.mark.parametrize("image", NAMES)
-def test_what_is_copied_exists_and_is_let_through_by_dockerignore(image: str) -> None:
-    rules = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and not line.startswith("#")]
-    assert rules[0] == "*"  # only what is named reaches a build
-    let = [rule[1:] for rule in rules if rule.startswith("!")]
-    kept_out = [rule for rule in rules[1:] if not rule.startswith(("!", "**"))]
-    for source, _ in copied(image):
-        assert source.exists(), source
-        inside = source.relative_to(ROOT).as_posix()
-        assert any(inside == rule or inside.startswith(rule + "/") for rule in let), inside
-        assert not any(inside == rule or inside.startswith(rule + "/") for rule in kept_out), inside
-
-
-def test_what_is_downloaded_is_verified() -> None:
-    found = [(image, one) for image in NAMES for one in instructions(image) if re.search(r"https?://", one.rest)]
-    assert [image for image, _ in found] == ["nccl-tests"]
-    text = (DOCKER / "nccl-tests" / "Dockerfile").read_text()
-    assert re.search(r"^ARG NCCL_TESTS_SHA256=[0-9a-f]{64}$", text, re.MULTILINE)
-    steps = [one.rest for one in instructions("nccl-tests") if one.word == "RUN"]
-    assert any(step.index("sha256sum --check") < step.index("tar ") for step in steps if "tar " in step)
-
-
-@pytest.mark.parametrize("image", ["airflow", "mlflow", "trainer"])
-def test_python_packages_are_installed_with_hashes(image: str) -> None:
-    steps = " && ".join(one.rest for one in instructions(image) if one.word == "RUN").split("&&")
-    pips = [step for step in steps if "pip install" in step]
-    assert pips
-    for step in pips:
-        # torch alone: which build fits is the machine's affair, and its version is pinned.
-        assert "--require-hashes" in step or "requirements-torch.txt" in step, step
 
 
 # -- what pods expect ----------------------------------------------------------------------------------------------
@@ -339,76 +247,3 @@ print("FOUND " + json.dumps(found))
     assert set(found) == {path.stem for path in (ROOT / "dags").glob("*.py")}
     for places in found.values():
         assert all(place.startswith(str(root)) for place in places), places
-
-
-# -- make images ---------------------------------------------------------------------------------------------------
-
-DIGEST = "sha256:" + "d" * 64
-ENGINE = f"""#!/bin/sh
-echo "$(basename "$0") $*" >> "$CALLS"
-case "$1" in
-push) case "$*" in *--digestfile*) echo {DIGEST} > "$3" ;; esac ;;
-inspect) for last; do :; done; echo "${{last%:*}}@{DIGEST}" ;;
-esac
-"""
-
-
-def make_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, *arguments: str) -> tuple[int, list[str]]:
-    """Run build_images with a program in the engine's place that only notes how it was called."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    program = folder / engine
-    program.write_text(ENGINE)
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
-    monkeypatch.setenv("CALLS", str(tmp_path / "calls"))
-    module = build_images()
-    monkeypatch.setattr(module, "ROOT", tmp_path)
-    (tmp_path / "docker").symlink_to(DOCKER)
-    status = module.main([*arguments, "--engine", engine])
-    return status, (tmp_path / "calls").read_text().splitlines()
-
-
-@pytest.mark.parametrize("engine", ["docker", "podman", "buildah"])
-def test_images_are_built_in_order_pushed_and_named_by_digest(
-    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    registry = "registry.example:5000/lab"
-    status, calls = make_images(tmp_path, monkeypatch, engine, "--registry", registry, "--tag", "t1", "--push")
-    assert status == 0
-    built = [re.search(r"--tag (\S+)", call).group(1) for call in calls if "--file" in call]  # type: ignore[union-attr]
-    assert built == [f"{registry}/{name}:t1" for name in build_images().IMAGES]
-    given = [call for call in calls if f"RUNNER={registry}/runner:t1" in call]
-    assert len(given) == len(RUNNERS) - 1
-    printed = capsys.readouterr().out
-    images = yaml.safe_load(printed[printed.index("images:") :])["images"]
-    assert images["mlperf_bert"] == f"{registry}/trainer@{DIGEST}"
-    kept = json.loads((tmp_path / "build" / "images.json").read_text())
-    assert kept["images"]["airflow"] == f"{registry}/airflow@{DIGEST}"
-    assert kept["bases"]["nvcr.io/nvidia/hpc-benchmarks:26.02"] == DIGEST  # a tag is turned into a digest
-    profile = yaml.safe_load((ROOT / "include/plumbline/clusters/profiles/hgx-h100.yaml").read_text())
-    from plumbline.clusters.profile import ClusterProfile
-    from plumbline.configuration import parse
-
-    parse(ClusterProfile, {**profile, "images": images}, "with these images")
-
-
-def test_images_that_were_not_pushed_are_not_called_pinned(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    status, calls = make_images(tmp_path, monkeypatch, "docker", "fio", "--tag", "t1")
-    assert status == 0
-    assert len([call for call in calls if "--file" in call]) == 1
-    printed = capsys.readouterr().out
-    assert "unpinned_images" in printed
-    assert "fio: plumbline/fio:t1" in printed
-    assert "sha256" not in printed
-
-
-def test_an_engine_that_fails_ends_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys.modules[__name__], "ENGINE", "#!/bin/sh\necho x >> $CALLS\nexit 3\n")
-    status, calls = make_images(tmp_path, monkeypatch, "docker", "--tag", "t1")
-    assert (status, len(calls)) == (3, 1)
-    assert "failed: docker build" in capsys.readouterr().err
