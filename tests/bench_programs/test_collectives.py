@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-from pathlib import Path
 
 import pytest
+from tests.bench_programs.bench_python import NEEDED, run_python
 
 from plumbline.readers import Completeness, Fact, Reading, Source, Status, read
 
-ROOT = Path(__file__).resolve().parents[2]
-PYTHON = ROOT / ".venv-bench" / "bin" / "python"
-
-pytestmark = [pytest.mark.bench, pytest.mark.skipif(not PYTHON.exists(), reason=".venv-bench is not there")]
+pytestmark = NEEDED
 
 
 def start(*arguments: str, code: str | None = None) -> subprocess.CompletedProcess[str]:
-    argv = [str(PYTHON), *(("-c", code) if code else ("-m", "plumbline_bench.collectives")), *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "docker" / "bench")}
-    return subprocess.run(argv, capture_output=True, text=True, env=environment, timeout=300, check=False)
+    return run_python(*(("-c", code) if code else ("-m", "plumbline_bench.collectives")), *arguments)
 
 
 SMALL = ("--min-bytes", "8K", "--max-bytes", "32K", "--warmup", "1", "--iterations", "2")

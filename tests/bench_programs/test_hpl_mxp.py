@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
+from tests.bench_programs.bench_python import NEEDED, PROGRAMS, run_python
 
 from plumbline.readers import hpl_mxp
 from plumbline.readers.reading import Fact, Reading, Status
 from plumbline.readers.source import Source
 
-ROOT = Path(__file__).resolve().parents[2]
-PYTHON = ROOT / ".venv-bench" / "bin" / "python"
-
-pytestmark = [pytest.mark.bench, pytest.mark.skipif(not PYTHON.exists(), reason="no .venv-bench")]
+pytestmark = NEEDED
 
 NUMERICS = """
 import json
@@ -97,8 +94,8 @@ sys.exit(hpl_mxp.main(["--n", "256", "--nb", "64", "--precision", "bf16", "--dev
 
 
 def python(*argv, check=True):
-    env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT / "docker" / "bench"), "OMP_WAIT_POLICY": "PASSIVE"}
-    done = subprocess.run([PYTHON, *argv], capture_output=True, text=True, env=env, timeout=300, check=False)
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": PROGRAMS, "OMP_WAIT_POLICY": "PASSIVE"}
+    done = run_python(*argv, env=env)
     if check:
         assert done.returncode == 0, done.stderr[-2000:]
     return done

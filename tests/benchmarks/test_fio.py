@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.benchmarks.launches import launch, record
 
-from plumbline.benchmarks import benchmark, fio, resolve_params
+from plumbline.benchmarks import benchmark, fio
 from plumbline.benchmarks._fio_windows import merged_percentile
 from plumbline.benchmarks.benchmark import Measured, Placement
 from plumbline.configuration import project_root
 from plumbline.errors import ConfigError, OutputError
-from plumbline.model import Code, Contends, Device, LaunchSpec, Origin, Outcome, RunRecord, canonical_params
+from plumbline.model import Code, Device, LaunchSpec, Origin, canonical_params
 from plumbline.readers.reading import Status
 from plumbline.units import UNITS
 
@@ -35,26 +36,12 @@ def placement(**changes: Any) -> Placement:
 
 
 def spec(nodes: tuple[str, ...] = ("n1",), **params: Any) -> LaunchSpec:
-    chosen = resolve_params(benchmark("fio"), {**ASKED, **params}, "test")
-    command = fio.command(placement(nodes=nodes), chosen)
-    return LaunchSpec(
-        launch_id="fio-n1-g0-r1", run_id="r", cluster="c", benchmark="fio", benchmark_version=fio.VERSION, reader="fio",
-        node_count=len(nodes), wave=1, group=0, repeat=1, nodes=nodes, accelerators_per_node=1, device=Device.CPU,
-        origin=Origin.MEASURED, contends=Contends.STORAGE, params=chosen, argv=command.argv, env=command.env,
-        timeout_s=command.timeout_s, outputs=command.outputs,
-    )  # fmt: skip
-
-
-def record() -> RunRecord:
-    return RunRecord(
-        launch_id="fio-n1-g0-r1", run_id="r", cluster="c", attempt=1, spec_sha256="0", outcome=Outcome.EXITED,
-        exit_code=0, signal=None, reason="", argv=(), hosts=("n1",), started_at="2026-01-01T00:00:00Z",
-        ended_at="2026-01-01T00:00:10Z", duration_s=10, origin=Origin.MEASURED, device=Device.CPU, raw_dir="raw/x",
-    )  # fmt: skip
+    return launch(benchmark("fio"), placement(nodes=nodes), **{**ASKED, **params})
 
 
 def measure(raw: Path, the_spec: LaunchSpec | None = None) -> Measured:
-    return fio.measure(the_spec or spec(), record(), raw)
+    chosen = the_spec or spec()
+    return fio.measure(chosen, record(chosen), raw)
 
 
 @pytest.fixture

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.benchmarks.launches import launch as planned
+from tests.benchmarks.launches import record
 
 from plumbline.benchmarks import benchmark, resolve_params
 from plumbline.benchmarks.benchmark import Placement
 from plumbline.errors import ConfigError, OutputError
-from plumbline.model import Code, Contends, Device, LaunchSpec, Origin, Outcome, RunRecord, canonical_params
+from plumbline.model import Code, Device, LaunchSpec, Origin, canonical_params
 from plumbline.readers import Status
 from plumbline.units import UNITS
 
 MODULE = benchmark("hpl_mxp")
+launch = partial(planned, MODULE)
 DATA = Path(__file__).resolve().parents[1] / "data" / "hpl_mxp"
 
 
@@ -54,56 +58,6 @@ def _memory(monkeypatch):
 
 def command(place: Placement, **given):
     return MODULE.command(place, resolve_params(MODULE, given, "test"))
-
-
-def launch(place: Placement, **given) -> LaunchSpec:
-    params = resolve_params(MODULE, given, "test")
-    made = MODULE.command(place, params)
-    return LaunchSpec(
-        launch_id="hpl_mxp-n1-g0-r1",
-        run_id="20260101T000000Z-aaaaaa",
-        cluster="test",
-        benchmark=MODULE.NAME,
-        benchmark_version=MODULE.VERSION,
-        reader=MODULE.READER,
-        node_count=place.node_count,
-        wave=1,
-        group=0,
-        repeat=1,
-        nodes=place.nodes,
-        accelerators_per_node=place.accelerators_per_node,
-        device=place.device,
-        origin=place.origin,
-        contends=Contends(MODULE.CONTENDS),
-        params=params,
-        argv=made.argv,
-        env=made.env,
-        timeout_s=made.timeout_s,
-        outputs=made.outputs,
-        expect=made.expect,
-    )
-
-
-def record(spec: LaunchSpec) -> RunRecord:
-    return RunRecord(
-        launch_id=spec.launch_id,
-        run_id=spec.run_id,
-        cluster=spec.cluster,
-        attempt=1,
-        spec_sha256=spec.digest(),
-        outcome=Outcome.EXITED,
-        exit_code=0,
-        signal=None,
-        reason="",
-        argv=spec.argv,
-        hosts=spec.nodes,
-        started_at="2026-01-01T00:00:00.000000Z",
-        ended_at="2026-01-01T00:01:00.000000Z",
-        duration_s=60.0,
-        origin=spec.origin,
-        device=spec.device,
-        raw_dir="raw/x.a1",
-    )
 
 
 def measure(tmp_path: Path, text: str, spec: LaunchSpec):

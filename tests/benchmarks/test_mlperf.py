@@ -7,11 +7,13 @@ import statistics
 from pathlib import Path
 
 import pytest
+from tests.benchmarks.launches import launch as planned
+from tests.benchmarks.launches import record
 
-from plumbline.benchmarks import benchmark, resolve_params
+from plumbline.benchmarks import benchmark
 from plumbline.benchmarks.benchmark import Placement
 from plumbline.errors import ConfigError, OutputError
-from plumbline.model import Code, Contends, Device, LaunchSpec, Origin, Outcome, RunRecord, canonical_params
+from plumbline.model import Code, Device, LaunchSpec, Origin, canonical_params
 from plumbline.readers import Status
 from plumbline.units import UNITS
 
@@ -36,54 +38,7 @@ def place(nodes=2, per_node=1, launcher="local", origin=Origin.MEASURED) -> Plac
 
 
 def launch(name: str, where: Placement | None = None, **given) -> LaunchSpec:
-    module, where = benchmark(name), where or place()
-    params = resolve_params(module, given, "test")
-    made = module.command(where, params)
-    return LaunchSpec(
-        launch_id=f"{name}-n{where.node_count}-g0-r1",
-        run_id="20260101T000000Z-aaaaaa",
-        cluster="test",
-        benchmark=module.NAME,
-        benchmark_version=module.VERSION,
-        reader=module.READER,
-        node_count=where.node_count,
-        wave=1,
-        group=0,
-        repeat=1,
-        nodes=where.nodes,
-        accelerators_per_node=where.accelerators_per_node,
-        device=where.device,
-        origin=where.origin,
-        contends=Contends(module.CONTENDS),
-        params=params,
-        argv=made.argv,
-        env=made.env,
-        timeout_s=made.timeout_s,
-        outputs=made.outputs,
-        expect=made.expect,
-    )
-
-
-def record(spec: LaunchSpec) -> RunRecord:
-    return RunRecord(
-        launch_id=spec.launch_id,
-        run_id=spec.run_id,
-        cluster=spec.cluster,
-        attempt=1,
-        spec_sha256=spec.digest(),
-        outcome=Outcome.EXITED,
-        exit_code=0,
-        signal=None,
-        reason="",
-        argv=spec.argv,
-        hosts=spec.nodes,
-        started_at="2026-01-01T00:00:00.000000Z",
-        ended_at="2026-01-01T00:01:00.000000Z",
-        duration_s=60.0,
-        origin=spec.origin,
-        device=spec.device,
-        raw_dir="raw/x.a1",
-    )
+    return planned(benchmark(name), where or place(), **given)
 
 
 def line(key, value, at, **metadata):

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.benchmarks.launches import launch as planned
+from tests.benchmarks.launches import record
 from tests.readers import nccl_text
 
-from plumbline.benchmarks import benchmark, resolve_params
+from plumbline.benchmarks import benchmark
 from plumbline.benchmarks.benchmark import Placement
 from plumbline.errors import ConfigError, OutputError
-from plumbline.model import Code, Contends, Device, LaunchSpec, Origin, Outcome, RunRecord, canonical_params
+from plumbline.model import Code, Device, LaunchSpec, Origin, canonical_params
 from plumbline.readers import Status
 from plumbline.units import UNITS
 
 MODULE = benchmark("nccl_tests")
+launch = partial(planned, MODULE)
 DATA = Path(__file__).resolve().parents[1] / "data" / "nccl_tests"
 
 
@@ -35,60 +39,10 @@ def placement(nodes=2, per_node=8, device=Device.GPU, launcher="kubernetes") -> 
     )
 
 
-def launch(place: Placement, **given) -> LaunchSpec:
-    params = resolve_params(MODULE, given, "test")
-    command = MODULE.command(place, params)
-    return LaunchSpec(
-        launch_id="nccl_tests-n2-g0-r1",
-        run_id="20260101T000000Z-aaaaaa",
-        cluster="test",
-        benchmark=MODULE.NAME,
-        benchmark_version=MODULE.VERSION,
-        reader=MODULE.READER,
-        node_count=place.node_count,
-        wave=1,
-        group=0,
-        repeat=1,
-        nodes=place.nodes,
-        accelerators_per_node=place.accelerators_per_node,
-        device=place.device,
-        origin=place.origin,
-        contends=Contends(MODULE.CONTENDS),
-        params=params,
-        argv=command.argv,
-        env=command.env,
-        timeout_s=command.timeout_s,
-        outputs=command.outputs,
-        expect=command.expect,
-    )
-
-
-def record(spec: LaunchSpec, raw_dir: Path) -> RunRecord:
-    return RunRecord(
-        launch_id=spec.launch_id,
-        run_id=spec.run_id,
-        cluster=spec.cluster,
-        attempt=1,
-        spec_sha256=spec.digest(),
-        outcome=Outcome.EXITED,
-        exit_code=0,
-        signal=None,
-        reason="",
-        argv=spec.argv,
-        hosts=spec.nodes,
-        started_at="2026-01-01T00:00:00.000000Z",
-        ended_at="2026-01-01T00:01:00.000000Z",
-        duration_s=60.0,
-        origin=spec.origin,
-        device=spec.device,
-        raw_dir=str(raw_dir),
-    )
-
-
 def measure(spec: LaunchSpec, raw_dir: Path, **files: str):
     for name, text in files.items():
         (raw_dir / name.replace("__", ".")).write_text(text)
-    measured = MODULE.measure(spec, record(spec, raw_dir), raw_dir)
+    measured = MODULE.measure(spec, record(spec, raw_dir=str(raw_dir)), raw_dir)
     known = {item.name: item.unit for item in MODULE.INDICATORS}
     for value in measured.values:
         assert known[value.indicator] == value.unit

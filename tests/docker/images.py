@@ -78,8 +78,13 @@ def materialise(image: str, root: Path) -> Path:
 
 
 def build_images() -> Any:
-    """Give docker/build_images.py as a module; it is a program of its own."""
-    found = spec_from_file_location("build_images", DOCKER / "build_images.py")
+    """Give docker/build_images.py as a module."""
+    return program(DOCKER / "build_images.py")
+
+
+def program(path: Path) -> Any:
+    """Give a file that is a program of its own as a module."""
+    found = spec_from_file_location(path.stem, path)
     assert found is not None
     assert found.loader is not None
     module = module_from_spec(found)

@@ -8,14 +8,13 @@ import re
 import stat
 import subprocess
 import sys
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.docker.images import DOCKER, ROOT
+from tests.docker.images import DOCKER, ROOT, program
 
 FOLDER = DOCKER / "compose"
 TEXT = (FOLDER / "compose.yaml").read_text(encoding="utf-8")
@@ -27,12 +26,7 @@ VARIABLE = re.compile(r"(?<!\$)\$\{(\w+)(:-|:\?)?([^}]*)\}")
 
 def make_secrets() -> Any:
     """Give make_secrets.py as a module."""
-    found = spec_from_file_location("make_secrets", FOLDER / "make_secrets.py")
-    assert found is not None
-    assert found.loader is not None
-    module = module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
+    return program(FOLDER / "make_secrets.py")
 
 
 def example() -> dict[str, str]:

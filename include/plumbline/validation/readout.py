@@ -310,11 +310,16 @@ def _expected_rows(spec: LaunchSpec) -> Iterator[ExpectedRow]:
             node_count=spec.node_count,
             wave=spec.wave,
             group=spec.group,
-            node=item.node or (spec.nodes[0] if len(spec.nodes) == 1 else None),
+            node=_node(spec, item.node),
             gpu=item.gpu,
             repeat=spec.repeat,
             params=canonical_params(item.params),
         )
+
+
+def _node(spec: LaunchSpec, said: str | None) -> str | None:
+    """Give the node of a row: the one that the benchmark says, else the only one of the launch."""
+    return said or (spec.nodes[0] if len(spec.nodes) == 1 else None)
 
 
 def _rows(spec: LaunchSpec, record: RunRecord, measured: Measured, suite: str) -> Iterator[Measurement]:
@@ -329,7 +334,7 @@ def _rows(spec: LaunchSpec, record: RunRecord, measured: Measured, suite: str) -
             attempt=record.attempt,
             wave=spec.wave,
             group=spec.group,
-            node=value.node or (spec.nodes[0] if len(spec.nodes) == 1 else None),
+            node=_node(spec, value.node),
             gpu=value.gpu,
             hardware_id=record.hardware.get("hardware_id"),
             node_count=spec.node_count,
