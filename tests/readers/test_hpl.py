@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-import random
+from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.readers import item_lists
+from tests.readers.item_lists import WRAPS, beginnings, cut_points, facts, figures, mangled, readings, values
 
 from plumbline.errors import OutputError
 from plumbline.readers import hpl
-from plumbline.readers.reading import Completeness, Fact, Reading, Status
-from plumbline.readers.source import Source
+from plumbline.readers.reading import Fact, Reading, Status
 from plumbline.units import UNITS
 
 DATA = Path(__file__).parents[1] / "data" / "hpl"
-
-
-def items(text: str | bytes, **expect):
-    source = Source.of_bytes(text) if isinstance(text, bytes) else Source.of_text(text)
-    found = list(hpl.read(source, expect))
-    assert [type(item) for item in found].count(Completeness) == 1
-    assert isinstance(found[-1], Completeness)
-    return found
-
-
-def values(found, indicator):
-    return [item.value for item in found if isinstance(item, Reading) and item.indicator == indicator]
-
-
-def facts(found):
-    return {item.name: item.value for item in found if isinstance(item, Fact)}
+items = partial(item_lists.items, hpl)
 
 
 def text_of(name):
@@ -75,14 +61,11 @@ BEGUN = {
 @pytest.mark.parametrize("name", BEGUN)
 def test_a_run_that_began_beside_a_whole_one_is_missed(name):
     whole = text_of(name)
-    lines = whole.splitlines(keepends=True)
-    first, last = (next(at for at, line in enumerate(lines) if mark in line) for mark in BEGUN[name])
     rates = values(items(whole), "performance")
-    for kept in range(first + 1, last + 1, 1 if last < 100 else 7):
-        cut = "".join(lines[:kept])
+    for cut in beginnings(whole, *BEGUN[name], most=100):
         for text in (whole + cut, whole + cut + "Segmentation fault\n", cut + whole):
             found = items(text)
-            assert found[-1].status in (Status.INCOMPLETE, Status.ABORTED), kept
+            assert found[-1].status in (Status.INCOMPLETE, Status.ABORTED), cut[-80:]
             assert set(rates) <= set(values(found, "performance"))
 
 
@@ -144,30 +127,18 @@ def test_progress_is_never_a_result():
     assert facts(found)["last_progress"]["fraction"] == pytest.approx(0.666)
 
 
-def _cuts(size, most=250):
-    if size <= most:
-        return range(size)
-    rng = random.Random(size)
-    return sorted({*range(40), *range(size - 90, size), *rng.sample(range(size), most - 130)})
-
-
-def _key(item):
-    params = {key: value for key, value in item.params.items() if key != "run"}
-    return (item.indicator, item.value, tuple(sorted(params.items())))
-
-
 @pytest.mark.parametrize("name", [name for name, (_, _, status) in FILES.items() if status is Status.COMPLETE])
 def test_cut_anywhere_never_fewer_rows_called_complete(name):
     whole = (DATA / name).read_bytes()
-    full = {_key(item) for item in items(whole) if isinstance(item, Reading)}
-    for cut in _cuts(len(whole)):
+    full = figures(items(whole))
+    for cut in cut_points(len(whole), 90):
         try:
             found = items(whole[:cut])
         except OutputError:
             continue
-        readings = {_key(item) for item in found if isinstance(item, Reading)}
-        assert readings <= full, f"a cut at {cut} made up a number"
-        assert readings == full or found[-1].status is not Status.COMPLETE, f"fewer rows complete at {cut}"
+        part = figures(found)
+        assert part <= full, f"a cut at {cut} made up a number"
+        assert part == full or found[-1].status is not Status.COMPLETE, f"fewer rows complete at {cut}"
 
 
 def test_every_row_cut_byte_by_byte_is_refused():
@@ -229,25 +200,13 @@ def test_a_failed_check_fails_the_output(name):
     assert facts(found)["verdict"] == "FAILED"
 
 
-WRAPS = {
-    "CRLF": lambda line: f"{line}\r",
-    "colour": lambda line: f"\x1b[0;31m{line}\x1b[0m",
-    "pdsh": lambda line: f"node12: {line}",
-    "mpirun tag": lambda line: f"[1,0]<stdout>:{line}",
-    "srun label": lambda line: f"0: {line}",
-    "kubernetes": lambda line: f"2026-01-01T00:00:00.000000000Z stdout F {line}",
-    "collector JSON": lambda line: '{"log":"' + line.replace("\t", " ").replace("\x1b", "") + '\\n","stream":"stdout"}',
-    "NCCL between": lambda line: f"{line}\nnode1:12:12 [0] NCCL INFO Channel 00 : 0 -> 1",
-}
-
-
 @pytest.mark.parametrize("name", WRAPS)
 @pytest.mark.parametrize("file", ["nvidia_25.9_two_sizes.txt", "hpcc_1.5_several.txt", "amd_zen_swp_column.txt"])
 def test_wrapped_lines_read_the_same(name, file):
     text = text_of(file)
     wrapped = items("\n".join(WRAPS[name](line) for line in text.splitlines()) + "\n")
     plain = items(text)
-    assert [i for i in wrapped if isinstance(i, Reading)] == [i for i in plain if isinstance(i, Reading)]
+    assert readings(wrapped) == readings(plain)
     assert wrapped[-1].status is Status.COMPLETE
 
 
@@ -321,13 +280,8 @@ _CORPUS = [(DATA / name).read_bytes() for name in FILES]
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_no_exception_but_output_error_on_mangled_bytes(data):
-    base = bytearray(data.draw(st.sampled_from(_CORPUS)))
-    for _ in range(data.draw(st.integers(1, 12))):
-        at = data.draw(st.integers(0, len(base)))
-        size = data.draw(st.integers(0, 40))
-        base[at : at + size] = data.draw(st.binary(max_size=20))
     try:
-        found = items(bytes(base))
+        found = items(mangled(data, _CORPUS))
     except OutputError:
         return
     for item in found:

@@ -2,36 +2,23 @@
 
 from __future__ import annotations
 
-import random
+from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.readers import item_lists
+from tests.readers.item_lists import WRAPS, beginnings, cut_points, facts, figures, mangled, readings, values
 
 from plumbline.errors import OutputError
 from plumbline.readers import hpl, hpl_mxp
-from plumbline.readers.reading import Completeness, Fact, Reading, Status
+from plumbline.readers.reading import Fact, Reading, Status
 from plumbline.readers.source import Source
 from plumbline.units import UNITS
 
 DATA = Path(__file__).parents[1] / "data" / "hpl_mxp"
-
-
-def items(text: str | bytes, **expect):
-    source = Source.of_bytes(text) if isinstance(text, bytes) else Source.of_text(text)
-    found = list(hpl_mxp.read(source, expect))
-    assert [type(item) for item in found].count(Completeness) == 1
-    assert isinstance(found[-1], Completeness)
-    return found
-
-
-def values(found, indicator):
-    return [item.value for item in found if isinstance(item, Reading) and item.indicator == indicator]
-
-
-def facts(found):
-    return {item.name: item.value for item in found if isinstance(item, Fact)}
+items = partial(item_lists.items, hpl_mxp)
 
 
 def text_of(name):
@@ -85,14 +72,11 @@ KILLED = "mpirun noticed that process rank 3 with PID 0 on node n7 exited on sig
 @pytest.mark.parametrize("name", BEGUN)
 def test_a_run_that_began_beside_a_whole_one_is_missed(name):
     whole = text_of(name)
-    lines = whole.splitlines(keepends=True)
-    first, last = (next(at for at, line in enumerate(lines) if mark in line) for mark in BEGUN[name])
     rates = values(items(whole), "performance")
-    for kept in range(first + 1, last + 1):
-        cut = "".join(lines[:kept])
+    for cut in beginnings(whole, *BEGUN[name]):
         for text in (whole + cut, cut + whole):
             found = items(text)
-            assert found[-1].status is Status.INCOMPLETE, kept
+            assert found[-1].status is Status.INCOMPLETE, cut[-80:]
             assert set(rates) <= set(values(found, "performance"))
         assert items(whole + cut + KILLED)[-1].status is Status.ABORTED
 
@@ -168,31 +152,19 @@ def test_plumblines_own_output_tells_the_matrix_product_rate_and_what_it_is():
     assert facts(items(text_of("plumbline_cpu_failed.txt")))["verdict"] == "FAILED"
 
 
-def _cuts(size, most=250):
-    if size <= most:
-        return range(size)
-    rng = random.Random(size)
-    return sorted({*range(40), *range(size - 110, size), *rng.sample(range(size), most - 150)})
-
-
-def _key(item):
-    params = {key: value for key, value in item.params.items() if key != "run"}
-    return (item.indicator, item.value, tuple(sorted(params.items())))
-
-
 @pytest.mark.parametrize("name", [name for name, row in FILES.items() if row[-1] is Status.COMPLETE])
 def test_cut_anywhere_never_fewer_results_called_complete(name):
     whole = (DATA / name).read_bytes()
-    full = {_key(item) for item in items(whole) if isinstance(item, Reading)}
-    figures = {(key[0], key[1]) for key in full}
-    for cut in _cuts(len(whole)):
+    full = figures(items(whole))
+    known = {key[:2] for key in full}
+    for cut in cut_points(len(whole), 110):
         try:
             found = items(whole[:cut])
         except OutputError:
             continue
-        readings = {_key(item) for item in found if isinstance(item, Reading)}
-        assert {(key[0], key[1]) for key in readings} <= figures, f"a cut at {cut} made up a number"
-        assert readings == full or found[-1].status is not Status.COMPLETE, f"fewer results complete at {cut}"
+        part = figures(found)
+        assert {key[:2] for key in part} <= known, f"a cut at {cut} made up a number"
+        assert part == full or found[-1].status is not Status.COMPLETE, f"fewer results complete at {cut}"
 
 
 def test_the_result_lines_cut_byte_by_byte():
@@ -249,22 +221,16 @@ def test_one_failed_check_of_two_fails_the_output(name):
     assert facts(found)["failed"] == 1
 
 
-WRAPS = {
-    "CRLF": lambda line: f"{line}\r",
-    "pdsh": lambda line: f"node12: {line}",
-    "mpirun tag": lambda line: f"[1,0]<stdout>:{line}",
-    "kubernetes": lambda line: f"2026-01-01T00:00:00.000000000Z stdout F {line}",
-    "NCCL between": lambda line: f"{line}\nnode1:12:12 [0] NCCL INFO Channel 00 : 0 -> 1",
-}
+WRAPPED = ("CRLF", "pdsh", "mpirun tag", "kubernetes", "NCCL between")
 
 
-@pytest.mark.parametrize("name", WRAPS)
+@pytest.mark.parametrize("name", WRAPPED)
 @pytest.mark.parametrize("file", ["nvidia_26.2_two_loops.txt", "rochpl_mxp.txt", "icl_reference.txt"])
 def test_wrapped_lines_read_the_same(name, file):
     text = text_of(file)
     wrapped = items("\n".join(WRAPS[name](line) for line in text.splitlines()) + "\n")
     plain = items(text)
-    assert [i for i in wrapped if isinstance(i, Reading)] == [i for i in plain if isinstance(i, Reading)]
+    assert readings(wrapped) == readings(plain)
     assert wrapped[-1].status is plain[-1].status
 
 
@@ -321,13 +287,8 @@ _CORPUS = [(DATA / name).read_bytes() for name in FILES]
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_no_exception_but_output_error_on_mangled_bytes(data):
-    base = bytearray(data.draw(st.sampled_from(_CORPUS)))
-    for _ in range(data.draw(st.integers(1, 12))):
-        at = data.draw(st.integers(0, len(base)))
-        size = data.draw(st.integers(0, 40))
-        base[at : at + size] = data.draw(st.binary(max_size=20))
     try:
-        found = items(bytes(base))
+        found = items(mangled(data, _CORPUS))
     except OutputError:
         return
     for item in found:

@@ -7,40 +7,24 @@ import itertools
 import json
 import random
 import tracemalloc
+from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.readers import item_lists
+from tests.readers.item_lists import facts, readings, values
 
 from plumbline.errors import OutputError
 from plumbline.readers import detect, mllog
-from plumbline.readers.reading import Completeness, Fact, Reading, Status
+from plumbline.readers.reading import Fact, Reading, Status
 from plumbline.readers.source import Source
 from plumbline.units import UNITS
 
 DATA = Path(__file__).parents[1] / "data" / "mllog"
 T0 = 1_700_000_000_000
-
-
-def items(text: str | bytes, **expect):
-    source = Source.of_bytes(text) if isinstance(text, bytes) else Source.of_text(text)
-    found = list(mllog.read(source, expect))
-    assert [type(item) for item in found].count(Completeness) == 1
-    assert isinstance(found[-1], Completeness)
-    return found
-
-
-def values(found, indicator):
-    return [item.value for item in found if isinstance(item, Reading) and item.indicator == indicator]
-
-
-def facts(found):
-    return {item.name: item.value for item in found if isinstance(item, Fact)}
-
-
-def rows(found):
-    return [item for item in found if isinstance(item, Reading)]
+items = partial(item_lists.items, mllog)
 
 
 def event(key, value=None, at=0.0, kind="POINT_IN_TIME", **metadata):
@@ -106,7 +90,7 @@ def test_a_success_has_a_time_and_its_rows():
     assert values(found, "eval_accuracy") == [2.9, 2.8375, 2.775]
     assert values(found, "step_time") == [1.5, 1.625, 1.75, 1.875] * 3
     assert values(found, "train_loss") == [3.0] * 4 + [2.875] * 4 + [2.75] * 4
-    assert rows(found)[0].params == {"step": 0}
+    assert readings(found)[0].params == {"step": 0}
     told = facts(found)
     assert told["submission_org"] == "somebody"
     assert told["time_to_train_min"] == pytest.approx(100 / 60)
@@ -534,7 +518,7 @@ def test_interleaved_halves_of_two_ranks():
 @pytest.mark.parametrize("name", ["gpt3_success.txt", "bert_aborted.txt", "gpt3_fixed_steps.txt", "generated"])
 def test_a_log_that_is_cut_anywhere_is_never_called_complete_with_fewer_rows(name):
     data = WHOLE.encode() if name == "generated" else (DATA / name).read_bytes()
-    whole = rows(items(data))
+    whole = readings(items(data))
     cuts = {*range(0, len(data), max(1, len(data) // 400)), *range(len(data) - 120, len(data))}
     for cut in sorted(cuts):
         try:
@@ -542,21 +526,21 @@ def test_a_log_that_is_cut_anywhere_is_never_called_complete_with_fewer_rows(nam
         except OutputError:
             continue
         if found[-1].status is Status.COMPLETE:
-            assert rows(found) == whole, f"cut at {cut}"
+            assert readings(found) == whole, f"cut at {cut}"
         else:
-            assert [item for item in rows(found) if item not in whole] == []
+            assert [item for item in readings(found) if item not in whole] == []
 
 
 def test_every_byte_around_the_end_of_a_run():
     data = text(run(steps=1, evals=1)).encode()
-    whole = rows(items(data))
+    whole = readings(items(data))
     for cut in range(len(data)):
         try:
             found = items(data[:cut])
         except OutputError:
             continue
         if found[-1].status is Status.COMPLETE:
-            assert rows(found) == whole, f"cut at {cut}"
+            assert readings(found) == whole, f"cut at {cut}"
 
 
 @settings(max_examples=150, deadline=None)
@@ -583,7 +567,7 @@ def test_damaged_bytes_raise_nothing_else_and_invent_no_time(data):
     except OutputError:
         return
     assert len(values(found, "time_to_train")) <= facts(found)["n_run_start"]
-    for item in rows(found):
+    for item in readings(found):
         assert item.value - item.value == 0
 
 

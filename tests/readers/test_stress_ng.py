@@ -2,39 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.readers.infra_outputs import Outcome, outcome
 
 from plumbline.errors import OutputError
-from plumbline.readers import detect, read, stress_ng
-from plumbline.readers.reading import Completeness, Fact, Reading, Status
-from plumbline.readers.source import Source
-from plumbline.units import UNITS
+from plumbline.readers import detect, stress_ng
+from plumbline.readers.reading import Status
 
 DATA = Path(__file__).parents[1] / "data" / "stress_ng"
 RECORDED = sorted(DATA.iterdir())
 
 
-class Output:
-    def __init__(self, data: bytes | str, **expect: Any) -> None:
-        raw = data if isinstance(data, bytes) else data.encode()
-        *items, last = list(read("stress_ng", Source.of_bytes(raw, "x"), expect))
-        assert isinstance(last, Completeness)
-        self.end = last
-        self.readings = [item for item in items if isinstance(item, Reading)]
-        self.facts = {item.name: item.value for item in items if isinstance(item, Fact)}
-
-    def value(self, indicator: str, **params: Any) -> float:
-        found = [r.value for r in self.readings if r.indicator == indicator and params.items() <= r.params.items()]
-        assert len(found) == 1, (indicator, params, len(found))
-        return found[0]
-
-    def rows(self) -> set[tuple[Any, ...]]:
-        return {(r.indicator, r.value, *sorted(r.params.items())) for r in self.readings}
+def output_of(data: bytes | str, **expect: Any) -> Outcome:
+    return outcome(stress_ng, data, expect)
 
 
 def recorded(name: str) -> str:
@@ -44,16 +30,12 @@ def recorded(name: str) -> str:
 @pytest.mark.parametrize("path", RECORDED, ids=lambda p: p.name)
 def test_recorded_output_is_found_by_itself_and_in_known_units(path: Path) -> None:
     assert detect(path).NAME == "stress_ng"
-    output = Output(path.read_bytes())
-    assert output.facts.keys() <= stress_ng.FACTS.keys()
-    for reading in output.readings:
-        assert reading.unit == stress_ng.INDICATORS[reading.indicator][0]
-        assert reading.unit in UNITS
+    assert output_of(path.read_bytes()).readings
 
 
 def test_brief_metrics() -> None:
-    output = Output(recorded("brief_0.15.06.txt"))
-    assert output.end.status is Status.COMPLETE
+    output = output_of(recorded("brief_0.15.06.txt"))
+    assert output.status is Status.COMPLETE
     assert output.value("bogo_ops", stressor="vm") == 2599
     assert output.value("bogo_ops_per_s_real", stressor="vm") == 2521.57
     assert output.value("bogo_ops_per_s_usrsys", stressor="cpu") == 1196.32
@@ -62,8 +44,8 @@ def test_brief_metrics() -> None:
 
 
 def test_full_metrics_have_more_columns_and_a_list_below() -> None:
-    output = Output(recorded("metrics_0.15.06.txt"))
-    assert output.end.status is Status.COMPLETE
+    output = output_of(recorded("metrics_0.15.06.txt"))
+    assert output.status is Status.COMPLETE
     assert output.value("cpu_used_per_instance", stressor="switch") == 79.43
     assert output.value("rss_max", stressor="cpu") == 6344
     assert output.facts["metrics"][0]["value"] == 3215.77
@@ -71,8 +53,8 @@ def test_full_metrics_have_more_columns_and_a_list_below() -> None:
 
 
 def test_yaml_says_the_same_with_more_digits() -> None:
-    text, yaml = Output(recorded("brief_0.15.06.txt")), Output(recorded("metrics_0.15.06.yaml"))
-    assert yaml.end.status is Status.COMPLETE
+    text, yaml = output_of(recorded("brief_0.15.06.txt")), output_of(recorded("metrics_0.15.06.yaml"))
+    assert yaml.status is Status.COMPLETE
     for reading in text.readings:
         if reading.indicator != "run_time":
             assert round(yaml.value(reading.indicator, **reading.params), 2) == reading.value
@@ -82,83 +64,82 @@ def test_yaml_says_the_same_with_more_digits() -> None:
 def test_yaml_of_single_instances_is_not_added() -> None:
     instances = "      instances:\n          - instance: 0\n            bogo-ops: 228\n            max-rss: 1\n"
     yaml = recorded("metrics_0.15.06.yaml").replace("max-rss: 6444\n", f"max-rss: 6444\n{instances}")
-    assert Output(yaml).value("bogo_ops", stressor="cpu") == 228
-    assert Output(yaml).value("rss_max", stressor="vm") == 34948
+    assert output_of(yaml).value("bogo_ops", stressor="cpu") == 228
+    assert output_of(yaml).value("rss_max", stressor="vm") == 34948
 
 
 def test_the_old_layout_has_its_table_after_the_end() -> None:
-    output = Output(recorded("old_0.05.txt"))
-    assert output.end.status is Status.COMPLETE
+    output = output_of(recorded("old_0.05.txt"))
+    assert output.status is Status.COMPLETE
     assert output.value("bogo_ops_per_s_usrsys", stressor="cache") == 468.77
-    assert Output(recorded("old_0.05.txt").rsplit("\n", 2)[0] + "\n").end.status is Status.INCOMPLETE
+    assert output_of(recorded("old_0.05.txt").rsplit("\n", 2)[0] + "\n").status is Status.INCOMPLETE
     bare = recorded("old_0.05.txt").rstrip("\n")
-    assert Output(bare).end.status is Status.COMPLETE
-    assert Output(bare[:-1]).end.status is Status.INCOMPLETE, "a decimal is missing"
+    assert output_of(bare).status is Status.COMPLETE
+    assert output_of(bare[:-1]).status is Status.INCOMPLETE, "a decimal is missing"
 
 
 @pytest.mark.parametrize("name", ["brief_0.15.06.txt", "metrics_0.15.06.txt", "old_0.05.txt"])
 def test_a_run_that_was_cut_is_missed_beside_a_whole_one(name: str) -> None:
     lines = recorded(name).splitlines(keepends=True)
-    alone = Output(recorded(name)).rows()
+    alone = output_of(recorded(name)).rows()
     for kept in range(1, len(lines)):
         cut = "".join(lines[:kept])
         for place, both in enumerate((cut + recorded(name), recorded(name) + cut)):
-            output = Output(both)
+            output = output_of(both)
             ended = "run completed" in cut and "bogo ops" not in cut  # perhaps no metrics were asked for
-            assert output.end.status is (Status.UNKNOWN if ended else Status.INCOMPLETE), (kept, place)
+            assert output.status is (Status.UNKNOWN if ended else Status.INCOMPLETE), (kept, place)
             assert output.end.reason.startswith(f"run {place}: ")
             whole = [r for r in output.readings if r.params["run"] == 1 - place]
-            rows = {(r.indicator, r.value, *sorted((k, v) for k, v in r.params.items() if k != "run")) for r in whole}
-            assert rows == alone
+            assert replace(output, readings=whole).rows() == alone
 
 
 def test_the_new_layout_summarises_and_skip_is_not_pass() -> None:
-    output = Output(recorded("summary_0.19.txt"))
-    assert output.end.status is Status.INCOMPLETE
+    output = output_of(recorded("summary_0.19.txt"))
+    assert output.status is Status.INCOMPLETE
     assert "rdrand" in output.end.reason
     assert output.value("usr_time", stressor="cpu") == 239.8
     assert output.value("run_time") == 60.5
     assert output.facts["passed"] == {"cpu": 4, "vm-rw": 1}
     failed = recorded("summary_0.19.txt").replace("failed: 0", "failed: 1: cpu (1)")
-    assert Output(failed).end.status is Status.FAILED
-    assert Output(failed).facts["status"] == "failed"
+    assert output_of(failed).status is Status.FAILED
+    assert output_of(failed).facts["status"] == "failed"
     doubtful = recorded("summary_0.19.txt").replace("untrustworthy: 0", "untrustworthy: 2: cpu (2)")
-    assert Output(doubtful).end.status is Status.FAILED
+    assert output_of(doubtful).status is Status.FAILED
 
 
 def test_an_unsuccessful_run_fails_with_its_words() -> None:
-    output = Output(recorded("failed_0.15.06.txt"))
-    assert output.end.status is Status.FAILED
+    output = output_of(recorded("failed_0.15.06.txt"))
+    assert output.status is Status.FAILED
     assert "corrupted bogo-ops counter" in output.end.reason
     assert len(output.facts["failures"]) == 3
 
 
 def test_a_run_without_a_table_is_unknown() -> None:
     text = recorded("no_metrics_0.15.06.txt")
-    assert Output(text).end.status is Status.UNKNOWN
-    assert Output(text, rows=0).end.status is Status.COMPLETE
-    assert Output(text, rows=1).end.status is Status.INCOMPLETE
+    assert output_of(text).status is Status.UNKNOWN
+    assert output_of(text, rows=0).status is Status.COMPLETE
+    assert output_of(text, rows=1).status is Status.INCOMPLETE
 
 
 def test_behind_a_summary_no_table_can_be_missing() -> None:
     lines = recorded("summary_0.19.txt").replace("skipped: 2: rdrand (2)", "skipped: 0").splitlines(keepends=True)
     bare = [line for line in lines if "metrc:" not in line]
-    assert Output("".join(bare)).end.status is Status.COMPLETE
-    assert Output("".join(bare), rows=1).end.status is Status.INCOMPLETE
+    assert output_of("".join(bare)).status is Status.COMPLETE
+    assert output_of("".join(bare), rows=1).status is Status.INCOMPLETE
     for gone in ("dispatching", "untrustworthy"):
-        assert Output("".join(line for line in bare if gone not in line)).end.status is Status.UNKNOWN
+        assert output_of("".join(line for line in bare if gone not in line)).status is Status.UNKNOWN
 
 
 def test_a_metric_between_the_rows_is_no_damaged_row() -> None:
     """0.13 and 0.14 print them behind the stressor's row, without a heading."""
     row = "stress-ng: info: [912] cache               7.25 nanoseconds per call (average per stressor)\n"
-    output = Output(recorded("old_0.05.txt") + row)
-    assert output.end.status is Status.COMPLETE
+    output = output_of(recorded("old_0.05.txt") + row)
+    assert output.status is Status.COMPLETE
     assert output.value("bogo_ops", stressor="cache") == 18221
     assert output.facts["metrics"] == [
         {"stressor": "cache", "value": 7.25, "description": "nanoseconds per call (average per stressor)"}
     ]
-    assert Output(recorded("old_0.05.txt") + row.replace(" (average per stressor)", "")).end.status is Status.INCOMPLETE
+    assert output_of(recorded("old_0.05.txt") + row.replace(" (average per stressor)", "")).status is Status.INCOMPLETE
 
 
 @pytest.mark.parametrize(
@@ -172,14 +153,14 @@ def test_a_metric_between_the_rows_is_no_damaged_row() -> None:
     ],
 )
 def test_expectations(expect: dict[str, Any], status: Status) -> None:
-    assert Output(recorded("brief_0.15.06.txt"), **expect).end.status is status
+    assert output_of(recorded("brief_0.15.06.txt"), **expect).status is status
 
 
 def test_a_row_of_a_stressor_that_was_started_may_not_be_missing() -> None:
     text = recorded("brief_0.15.06.txt")
     lines = [line for line in text.splitlines(keepends=True) if "] vm " not in line]
-    output = Output("".join(lines))
-    assert output.end.status is Status.INCOMPLETE
+    output = output_of("".join(lines))
+    assert output.status is Status.INCOMPLETE
     assert "no row for vm" in output.end.reason
 
 
@@ -189,22 +170,22 @@ def test_a_row_of_a_stressor_that_was_started_may_not_be_missing() -> None:
 )
 def test_a_damaged_row_is_no_row(find: str, put: str) -> None:
     assert find in recorded("brief_0.15.06.txt")
-    output = Output(recorded("brief_0.15.06.txt").replace(find, put, 1))
-    assert output.end.status is Status.INCOMPLETE
+    output = output_of(recorded("brief_0.15.06.txt").replace(find, put, 1))
+    assert output.status is Status.INCOMPLETE
     assert not [r for r in output.readings if r.params.get("stressor") == "cpu"]
 
 
 def test_without_the_second_header_nobody_knows_which_rate_is_which() -> None:
     lines = [line for line in recorded("brief_0.15.06.txt").splitlines(keepends=True) if "(secs)" not in line]
-    output = Output("".join(lines))
-    assert output.end.status is Status.INCOMPLETE
+    output = output_of("".join(lines))
+    assert output.status is Status.INCOMPLETE
     assert output.value("bogo_ops", stressor="cpu") == 228
     assert not [r for r in output.readings if "per_s" in r.indicator]
 
 
 def test_several_runs_are_told_apart_and_the_worst_counts() -> None:
-    output = Output(recorded("brief_0.15.06.txt") + recorded("failed_0.15.06.txt"))
-    assert output.end.status is Status.FAILED
+    output = output_of(recorded("brief_0.15.06.txt") + recorded("failed_0.15.06.txt"))
+    assert output.status is Status.FAILED
     assert output.value("bogo_ops", stressor="cpu", run=1) == 1162
 
 
@@ -212,38 +193,38 @@ def test_several_runs_are_told_apart_and_the_worst_counts() -> None:
 def test_prefixes(prefix: str) -> None:
     plain = recorded("metrics_0.15.06.txt")
     framed = "".join(prefix + line for line in plain.splitlines(keepends=True))
-    assert Output(framed).rows() == Output(plain).rows()
+    assert output_of(framed).rows() == output_of(plain).rows()
 
 
 def test_a_line_behind_another_programs_brackets_is_read() -> None:
     line = "logger [7] stress-ng: info:  [9] successful run completed in 5.00s\n"
-    assert Output("stress-ng: info:  [9] dispatching hogs: 1 cpu\n" + line).value("run_time") == 5.0
+    assert output_of("stress-ng: info:  [9] dispatching hogs: 1 cpu\n" + line).value("run_time") == 5.0
 
 
 def test_crlf_and_colours_change_nothing() -> None:
     plain = recorded("brief_0.15.06.txt")
-    assert Output(plain.replace("\n", "\r\n")).rows() == Output(plain).rows()
-    assert Output(plain.replace("stress-ng:", "\x1b[1mstress-ng:\x1b[0m")).rows() == Output(plain).rows()
+    assert output_of(plain.replace("\n", "\r\n")).rows() == output_of(plain).rows()
+    assert output_of(plain.replace("stress-ng:", "\x1b[1mstress-ng:\x1b[0m")).rows() == output_of(plain).rows()
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda p: p.name)
 def test_cut_output_never_gives_fewer_rows_as_complete(path: Path) -> None:
     data = path.read_bytes()
-    whole = Output(data).rows()
+    whole = output_of(data).rows()
     for point in range(len(data)):
         try:
-            output = Output(data[:point])
+            output = output_of(data[:point])
         except OutputError:
             continue
         assert output.rows() <= whole, point
-        if output.end.status is Status.COMPLETE:
+        if output.status is Status.COMPLETE:
             assert output.rows() == whole, point
 
 
 @pytest.mark.parametrize("text", ["", "hello\n", "{}", "stressor\n", "bogo ops\n"])
 def test_what_is_not_stress_ng_is_refused(text: str) -> None:
     with pytest.raises(OutputError):
-        Output(text)
+        output_of(text)
 
 
 LINES = st.sampled_from([line for path in RECORDED for line in path.read_text().splitlines(keepends=True)])
@@ -253,7 +234,7 @@ LINES = st.sampled_from([line for path in RECORDED for line in path.read_text().
 @given(st.lists(LINES | st.text(max_size=10), max_size=20))
 def test_any_mixture_of_lines_is_read_or_refused(lines: list[str]) -> None:
     try:
-        output = Output("".join(lines))
+        output = output_of("".join(lines))
     except OutputError:
         return
     assert all(reading.value >= 0 for reading in output.readings)
@@ -270,11 +251,11 @@ def test_a_stressor_that_the_system_cannot_run_was_not_run() -> None:
         "stress-ng: info:  [10] rdrand               0      0.00      0.00      0.00         0.00         0.00",
         "stress-ng: info:  [10] cpu               4000      5.00      9.98      0.01       800.00       400.40",
     ]
-    output = Output("\n".join(lines) + "\n")
+    output = output_of("\n".join(lines) + "\n")
     assert output.facts["skipped"] == {"rdrand": 2}
-    assert output.end.status is Status.INCOMPLETE
+    assert output.status is Status.INCOMPLETE
     assert output.end.reason == "not implemented on this system: rdrand"
     assert (
-        Output("\n".join([lines[0].replace("2 rdrand, ", ""), *lines[3:6], lines[7]]) + "\n").end.status
+        output_of("\n".join([lines[0].replace("2 rdrand, ", ""), *lines[3:6], lines[7]]) + "\n").status
         is Status.COMPLETE
     )
