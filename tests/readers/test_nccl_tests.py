@@ -10,31 +10,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.readers import nccl_text as text
+from tests.readers.infra_outputs import outcome, values
 
 from plumbline.errors import ConfigError, OutputError
-from plumbline.readers import Completeness, Fact, Reading, Source, Status, _nccl_run, read, reader
-from plumbline.units import UNITS
+from plumbline.readers import Status, _nccl_run, nccl_tests, reader
 
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "reduce", "sendrecv")
 
 
 def parse(output: str | bytes, **expect):
-    source = Source.of_bytes(output) if isinstance(output, bytes) else Source.of_text(output)
-    items = list(read("nccl_tests", source, expect))
-    status = items[-1]
-    assert isinstance(status, Completeness)
-    assert sum(isinstance(item, Completeness) for item in items) == 1
-    facts = {item.name: item.value for item in items if isinstance(item, Fact)}
-    assert set(facts) <= set(reader("nccl_tests").FACTS)
-    readings = [item for item in items if isinstance(item, Reading)]
-    for item in readings:
-        assert item.unit == reader("nccl_tests").INDICATORS[item.indicator][0]
-        assert item.unit in UNITS
-    return readings, facts, status
-
-
-def values(readings, indicator, **params):
-    return [r.value for r in readings if r.indicator == indicator and params.items() <= r.params.items()]
+    found = outcome(nccl_tests, output, expect)
+    return found.readings, found.facts, found.end
 
 
 @pytest.mark.parametrize("generation", text.GENERATIONS)

@@ -7,7 +7,7 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.readers.infra_outputs import outcome
+from tests.readers.infra_outputs import check_cuts, outcome
 
 from plumbline.errors import ConfigError, OutputError
 from plumbline.readers import Status, _nvbandwidth_text, nvbandwidth
@@ -287,15 +287,7 @@ def test_a_report_beyond_the_largest_is_not_complete(monkeypatch):
 @pytest.mark.parametrize("whole", [output(), report()], ids=["text", "report"])
 def test_cut_anywhere(whole):
     whole = whole.encode()
-    expected = parse(whole).readings
-    known = {(r.indicator, json.dumps(dict(r.params), sort_keys=True), r.value) for r in expected}
-    for cut in range(len(whole)):
-        try:
-            found = parse(whole[:cut])
-        except OutputError:
-            continue
-        assert {(r.indicator, json.dumps(dict(r.params), sort_keys=True), r.value) for r in found.readings} <= known
-        assert len(found.readings) == len(expected) or found.status is not Status.COMPLETE, cut
+    check_cuts(nvbandwidth, whole, most=len(whole))
 
 
 @pytest.mark.parametrize("junk", ["", "hello\n", "{}", '{"jobs": []}', "[" * 5000])

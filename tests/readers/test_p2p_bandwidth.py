@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.readers.infra_outputs import outcome
+from tests.readers.infra_outputs import check_cuts, outcome
 
 from plumbline.errors import ConfigError, OutputError
 from plumbline.readers import Status, p2p_bandwidth
@@ -145,15 +143,7 @@ def test_the_note_at_the_end_is_no_part_of_a_matrix():
 
 def test_cut_anywhere():
     whole = output().encode()
-    expected = parse(whole).readings
-    known = {(r.indicator, json.dumps(dict(r.params), sort_keys=True), r.value) for r in expected}
-    for cut in range(len(whole)):
-        try:
-            found = parse(whole[:cut])
-        except OutputError:
-            continue
-        assert {(r.indicator, json.dumps(dict(r.params), sort_keys=True), r.value) for r in found.readings} <= known
-        assert len(found.readings) == len(expected) or found.status is not Status.COMPLETE, cut
+    check_cuts(p2p_bandwidth, whole, most=len(whole))
 
 
 def test_a_run_that_only_began_is_missed_wherever_it_stands():

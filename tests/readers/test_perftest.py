@@ -7,29 +7,17 @@ import json
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.readers.infra_outputs import outcome, values
 
 from plumbline.errors import ConfigError, OutputError
-from plumbline.readers import Completeness, Fact, Reading, Source, Status, _perftest_scan, read, reader
-from plumbline.units import UNITS
+from plumbline.readers import Status, _perftest_scan, perftest, reader
 
 LINE = "-" * 87 + "\n"
 
 
 def parse(output: str | bytes, **expect):
-    source = Source.of_bytes(output) if isinstance(output, bytes) else Source.of_text(output)
-    items = list(read("perftest", source, expect))
-    assert isinstance(items[-1], Completeness)
-    facts = {item.name: item.value for item in items if isinstance(item, Fact)}
-    assert set(facts) <= set(reader("perftest").FACTS)
-    readings = [item for item in items if isinstance(item, Reading)]
-    for item in readings:
-        assert item.unit == reader("perftest").INDICATORS[item.indicator][0]
-        assert item.unit in UNITS
-    return readings, facts, items[-1]
-
-
-def values(readings, indicator, **params):
-    return [r.value for r in readings if r.indicator == indicator and params.items() <= r.params.items()]
+    found = outcome(perftest, output, expect)
+    return found.readings, found.facts, found.end
 
 
 def banner(title="RDMA_Write BW Test", device="mlx5_0", qps=1, local="0x01", remote="0x02"):
