@@ -66,3 +66,15 @@ def in_child(
 def path() -> dict[str, str]:
     """Give the variable that lets a child import Plumbline from this checkout."""
     return {"PYTHONPATH": os.pathsep.join([str(ROOT / "include"), str(ROOT / "plugins"), str(ROOT)])}
+
+
+def apart(folder: Path) -> dict[str, str]:
+    """Give the variables by which Plumbline finds profiles and suites/ in a folder, and keeps all results there."""
+    return {
+        "PLUMBLINE_PROFILES": str(folder),
+        "PLUMBLINE_SUITES": str(folder / "suites"),
+        "PLUMBLINE_RESULTS": str(folder / "results"),
+        "MLFLOW_TRACKING_URI": f"sqlite:///{folder}/mlflow.db",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "GX_ANALYTICS_ENABLED": "false",
+    }

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.child import in_child, path
+from benchmarks.child import apart, in_child, path
 from benchmarks.ratios import mean_interval, ratio_interval
 from benchmarks.section import BUILD, ROOT, Options, Row, Section
 
@@ -63,15 +63,7 @@ def environment(folder: Path, benchmarks: str) -> dict[str, str]:
     suites = folder / "suites"
     suites.mkdir(exist_ok=True)
     (suites / "overhead.yaml").write_text(_SUITE + benchmarks)
-    return {
-        **path(),
-        "PLUMBLINE_PROFILES": str(folder),
-        "PLUMBLINE_SUITES": str(suites),
-        "PLUMBLINE_RESULTS": str(folder / "results"),
-        "MLFLOW_TRACKING_URI": f"sqlite:///{folder}/mlflow.db",
-        "MLFLOW_DISABLE_TELEMETRY": "true",
-        "GX_ANALYTICS_ENABLED": "false",
-    }
+    return {**path(), **apart(folder)}
 
 
 def timed(argv: Sequence[str], env: Mapping[str, str], allowed: Sequence[int] = (0,)) -> float:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.child import Cost, answer, in_child, peak_mib
+from benchmarks.child import Cost, answer, apart, in_child, peak_mib
 from benchmarks.section import BUILD, Options, Row, Section
 
 METHOD = """\
@@ -50,14 +50,7 @@ def environment(folder: Path, nodes: int) -> dict[str, str]:
     suites = folder / "suites"
     suites.mkdir(exist_ok=True)
     (suites / "scale.yaml").write_text(_SUITE)
-    return {
-        "PLUMBLINE_PROFILES": str(folder),
-        "PLUMBLINE_SUITES": str(suites),
-        "PLUMBLINE_RESULTS": str(folder / "results"),
-        "MLFLOW_TRACKING_URI": f"sqlite:///{folder}/mlflow.db",
-        "MLFLOW_DISABLE_TELEMETRY": "true",
-        "GX_ANALYTICS_ENABLED": "false",
-    }
+    return apart(folder)
 
 
 def simulate(cluster: str) -> str:
