@@ -78,6 +78,12 @@ def outcome(module, data, expect=None):
     return Outcome(readings, facts, items[-1])
 
 
+def parts(module, data, **expect):
+    """Give readings, facts and the end of an output."""
+    found = outcome(module, data, expect)
+    return found.readings, found.facts, found.end
+
+
 def cut_points(data, most=200):
     """Every byte of a small output, about `most` of a large one, and the last 20 bytes always."""
     step = max(1, len(data) // most)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 
 GENERATIONS = ("2017", "2019", "2021", "2022", "2025", "2026", "rccl2019", "rccl2024", "rccl_in_place", "copy")
+NCCL = "node1:123:456 [0] NCCL INFO "
+"""What stands before each line of the library itself."""
 
 
 def cell(value: float | str, fmt: str) -> str:
@@ -258,3 +260,13 @@ def report(operation: str = "all_reduce", ranks: int = 8, least: int = 1 << 20, 
     }
     document |= changes
     return json.dumps({key: value for key, value in document.items() if value is not None}, separators=(",", ":"))
+
+
+def rccl_record(size, place, wrong='"0"'):
+    """Write one of the records that rccl-tests write in place of a table."""
+    us, algbw, busbw = numbers(size, 16, "all_reduce", bool(place))
+    return (
+        f'{{"numCycle":0, "name":"AllReduce", "nodes":2, "ranks":16, "ranksPerNode":8, "gpusPerRank":1, "size":{size}, '
+        f'"type":"float", "redop":"sum", "inPlace":{place}, "time":{us:f}, "algBw":{algbw:f}, "busBw":{busbw:f}, '
+        f'"wrong":{wrong}}}'
+    )

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.readers.infra_outputs import outcome, values
+from tests.readers.infra_outputs import parts, values
 
 from plumbline.errors import ConfigError, OutputError
 from plumbline.readers import Status, _perftest_scan, perftest, reader
 
 LINE = "-" * 87 + "\n"
-
-
-def parse(output: str | bytes, **expect):
-    found = outcome(perftest, output, expect)
-    return found.readings, found.facts, found.end
+parse = partial(parts, perftest)
 
 
 def banner(title="RDMA_Write BW Test", device="mlx5_0", qps=1, local="0x01", remote="0x02"):
