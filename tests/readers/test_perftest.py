@@ -9,55 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.readers.infra_outputs import parts, values
+from tests.readers.perftest_text import LINE, banner, bw_header, bw_row, invalid, lat_header, lat_row, one, report
 
 from plumbline.errors import ConfigError, OutputError
 from plumbline.readers import Status, _perftest_scan, perftest, reader
 
-LINE = "-" * 87 + "\n"
 parse = partial(parts, perftest)
-
-
-def banner(title="RDMA_Write BW Test", device="mlx5_0", qps=1, local="0x01", remote="0x02"):
-    return (
-        LINE + f"                    {title}\n"
-        f" Dual-port       : OFF\t\tDevice         : {device}\n"
-        f" Number of qps   : {qps}\t\tTransport type : IB\n"
-        " Connection type : RC\t\tUsing SRQ      : OFF\n"
-        " PCIe relax order: ON\t\tLock-free      : OFF\n"
-        " ibv_wr* API     : ON\t\tUsing Enhanced Reorder      : OFF\n"
-        " CQ Moderation   : 1\n Mtu             : 4096[B]\n Link type       : IB\n Max inline data : 0[B]\n"
-        " rdma_cm QPs\t : OFF\n Data ex. method : Ethernet\n" + LINE
-        + f" local address: LID {local} QPN 0x0107 PSN {local}b264f8 RKey 0x1 VAddr 0x007f\n"
-        f" remote address: LID {remote} QPN 0x0107 PSN {remote}b264f8 RKey 0x1 VAddr 0x007f\n" + LINE
-    )  # fmt: skip
-
-
-def bw_header(unit="MiB/sec", cpu=False):
-    head = f" #bytes     #iterations    BW peak[{unit}]    BW average[{unit}]   MsgRate[Mpps]"
-    return head + ("    CPU_Util[%]\n" if cpu else "\n")
-
-
-def bw_row(size, average, peak=None, iterations=5000, unit=1 << 20, cpu=None):
-    rate = average * unit / size / 1e6
-    fmt = " %-7d    %-10d       %-7.2f            %-7.2f\t\t     %-7.6f"
-    row = fmt % (size, iterations, average + 0.5 if peak is None else peak, average, rate)
-    return row + ("\n" if cpu is None else f"\t    {cpu:<3.2f}\n")
-
-
-def lat_header():
-    return (
-        " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]"
-        "   99% percentile[usec]   99.9% percentile[usec] \n"
-    )
-
-
-def lat_row(size, cells=(1.42, 1.93, 1.47, 1.48, 0.02, 1.57, 1.93)):
-    fmt = " %-7d %d          %-7.2f        %-7.2f      %-7.2f  \t       %-7.2f     \t%-7.2f\t\t%-7.2f \t\t%-7.2f\n"
-    return fmt % (size, 1000, *cells)
-
-
-def one(average=24056.72, unit="MiB/sec", **head):
-    return banner(**head) + bw_header(unit) + bw_row(65536, average) + LINE
 
 
 def test_bandwidth_in_mebibytes_whatever_it_is_called():
@@ -247,75 +204,6 @@ def test_prefixes_and_line_ends(prefix, end):
     text = "".join(prefix + line + end for line in one().splitlines())
     assert parse(text)[0] == parse(one())[0]
     assert parse(text)[2].status is Status.COMPLETE
-
-
-# -- reports ----------------------------------------------------------------------------------------------------------
-
-
-def report(average=2229.27, rate=0.035668, size=65536, test="RDMA_Write_BW_Test"):
-    return json.dumps(
-        {
-            "test_info": {
-                "test": test, "Dual_port": "OFF", "Device": "mlx5_11", "Number_of_qps": 1, "Transport_type": "IB",
-                "Connection_type": "RC", "Using_SRQ": "OFF", "Mtu": 1024, "Link_type": "Ethernet",
-            },
-            "results": {
-                "MsgSize": size, "n_iterations": 5000, "BW_peak": 5293.52, "BW_average": average, "MsgRate": rate,
-            },
-        },
-        indent=1,
-    )  # fmt: skip
-
-
-def invalid(text: str) -> str:
-    """As until 2022: keys and words without quotes, commas before closing braces."""
-    return text.replace('"', "").replace("}", "},").replace("\n },\n}", "\n },\n}\n")
-
-
-def test_report():
-    readings, facts, status = parse(report() + "\n")
-    assert status.status is Status.COMPLETE, status.reason
-    assert values(readings, "bandwidth_average") == [pytest.approx(2229.27 * 2**20 * 8 / 1e9)]
-    assert (facts["device"], facts["link_type"], facts["unit"], facts["rows"]) == ("mlx5_11", "Ethernet", "MiB/sec", 1)
-    assert readings[0].params == {"test": "write_bw", "message_bytes": 65536}
-    compact = json.dumps(json.loads(report()))
-    assert parse(compact + "\n")[0] == readings
-    assert parse("Starting\n" + report() + "\nDone\n")[0] == readings
-
-
-def test_report_that_is_no_json():
-    readings, facts, status = parse(invalid(report()))
-    assert status.status is Status.COMPLETE, status.reason
-    assert readings == parse(report() + "\n")[0]
-    assert facts["device"] == "mlx5_11"
-
-
-def test_unit_of_a_report_is_told_by_its_message_rate():
-    gbits = report(average=18.70, rate=0.035668)
-    assert values(parse(gbits + "\n")[0], "bandwidth_average") == [18.70]
-    readings, _, status = parse(report(average=5.0, rate=0.035668) + "\n")
-    assert status.status is Status.INCOMPLETE
-    assert "unit" in status.reason
-    assert values(readings, "bandwidth_average") == []
-
-
-def test_report_with_braces_too_many():
-    text = report().replace("}\n}", "}}}\n}")
-    assert parse(text + "\n" + report() + "\n")[1]["rows"] == 2
-    assert parse("{\n test_info: {\n },\n x: {\n }}},\n BW_average: 3.00,\n}\n")[2].status is Status.INCOMPLETE
-
-
-def test_latency_report():
-    data = json.loads(report(test="RDMA_Read_Latency_Test"))
-    data["results"] = {
-        "MsgSize": 2, "n_iterations": 1000, "t_min": 1.42, "t_max": 9.93, "t_typical": 1.47, "t_avg": 1.48,
-        "t_stdev": 0.02, "percentile_99": 1.57, "percentile_99.9": 1.93,
-    }  # fmt: skip
-    readings, _, status = parse(json.dumps(data, indent=1) + "\n")
-    assert status.status is Status.COMPLETE, status.reason
-    assert values(readings, "latency_p999", test="read_lat") == [1.93]
-    data["results"]["t_avg"] = "nan"
-    assert parse(json.dumps(data, indent=1) + "\n")[2].status is Status.INCOMPLETE
 
 
 # -- damage -----------------------------------------------------------------------------------------------------------
