@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from tests.run_builder import build_run
 
+from plumbline.model import Origin
 from plumbline.tracking.approvals import approvable, approval, is_approved
-from plumbline.tracking.history import approved_runs
+from plumbline.tracking.history import load_history
 
 
 def test_the_last_decision_counts(tmp_path: Path):
@@ -46,7 +47,8 @@ def test_a_damaged_decisions_file_approves_nothing(tmp_path: Path):
     run.add_decision({"kind": "approve_baseline", "by": "ann"})
     with (run.path / "decisions.jsonl").open("a") as stream:
         stream.write('{"kind": "revoke_base')
-    assert not is_approved(run) and approved_runs(tmp_path, "local") == ()
+    assert not is_approved(run)
+    assert load_history(tmp_path, "local", origin=Origin.MEASURED, approved_only=True).runs == ()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from tests.run_builder import Scenario, build_history, build_run, rewrite_json
 
 from plumbline.model import MEASUREMENT_COLUMNS, Code, Device, Origin, verdict
-from plumbline.tracking.history import approved_runs, load_history, rows_of, series
+from plumbline.tracking.history import load_history, rows_of, series
 from plumbline.tracking.run_directory import RunDirectory
 
 BASE = Scenario(nodes=2)
@@ -160,8 +160,8 @@ def test_approved_history_holds_the_approved_runs_only(tmp_path: Path):
         run.add_decision({"kind": "approve_baseline", "by": "ann"})
     found = load_history(tmp_path, "local", origin=Origin.MEASURED, approved_only=True)
     assert ids(found.runs) == [runs[0].run_id, runs[2].run_id]
-    assert ids(approved_runs(tmp_path, "local")) == ids(found.runs)
-    assert ids(approved_runs(tmp_path, "local", before=runs[2].run_id)) == [runs[0].run_id]
+    before = load_history(tmp_path, "local", origin=Origin.MEASURED, approved_only=True, before=runs[2].run_id)
+    assert ids(before.runs) == [runs[0].run_id]
     newest = load_history(tmp_path, "local", origin=Origin.MEASURED, approved_only=True, newest=1)
     assert ids(newest.runs) == [runs[2].run_id]
 

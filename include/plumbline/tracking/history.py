@@ -224,13 +224,6 @@ def _invalid_keys(runs: Sequence[RunDirectory]) -> Iterator[tuple[str | None, ..
         yield (files[name], *key)
 
 
-def approved_runs(
-    results: Path, cluster: str, suite: str | None = None, *, before: str | None = None
-) -> tuple[RunDirectory, ...]:
-    """Give the approved runs of a cluster, oldest first."""
-    return tuple(run for run in _earlier(results, cluster, suite, before) if is_approved(run))
-
-
 # -- series ----------------------------------------------------------------------------------------------------------
 
 
