@@ -110,6 +110,7 @@ class Reader(Protocol):
     """A module in this package: one tool's output format. Pure: a source in, items out."""
 
     NAME: str
+    """The module's own name, by which it is found without importing the others."""
     TOOL: str
     """One line for people: which tools and versions."""
     INDICATORS: Mapping[str, tuple[str, str]]
