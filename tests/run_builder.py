@@ -40,7 +40,16 @@ def build_run(results: Path, scenario: Scenario | None = None, **changes: Any) -
         ("profile", profile.model_dump(mode="json")),
         ("suite", suite.model_dump(mode="json")),
         ("references", {"note": STAMP, **_references(chosen)}),
-        ("environment", {"plumbline": "0.1.0", "trigger": STAMP, "tags": {}, "software": {"kernel": chosen.kernel}}),
+        (
+            "environment",
+            {
+                "plumbline": "0.1.0",
+                "trigger": STAMP,
+                "tags": {},
+                "software": {"kernel": chosen.kernel},
+                "asked": list(chosen.asked),
+            },
+        ),
         ("plan", plan_data(plan)),
     ):
         run.write_evidence(name, data)

@@ -203,6 +203,7 @@ def _verdict_json(run: RunDirectory, chosen: Scenario, judged: list[Judged], mea
         "device": chosen.device.value,
         "verdict": worst(VerdictKind(row["kind"]) for row in judged).value,
         "gate": "closed" if any(reason["blocks"] for reason in reasons) else "open",
+        "asked": list(chosen.asked),
         "coverage": {
             "expected": chosen.nodes,
             "measured": chosen.nodes - len(chosen.excluded),

@@ -53,6 +53,8 @@ class Scenario:
     extra: Sequence[Verdict] = ()
     invalid: Sequence[str] = ()
     """Launches whose rows are judged INVALID."""
+    asked: Sequence[Mapping[str, Any]] = ()
+    """What was asked for otherwise than the suite says."""
     references: str = ""
     """Hardware whose shipped references are sealed with the run; without it there are none."""
 

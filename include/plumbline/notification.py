@@ -19,6 +19,7 @@ from urllib.parse import quote
 
 from plumbline import stages
 from plumbline.errors import ConfigError, NotificationError, OutputError, near_match
+from plumbline.execution.asked import asked_in_words
 from plumbline.model import VerdictKind
 from plumbline.reports.findings import Finding, find, told_suspicions
 from plumbline.reports.news import Since, since_previous
@@ -172,7 +173,9 @@ def _parts(run: JudgedRun, found: Sequence[Finding], since: Since) -> Iterator[P
     yield (
         "Coverage and cost",
         [
-            f"{coverage['rows_measured']:,} of {coverage['rows_expected']:,} expected values measured",
+            *([f"not the suite as it is: {words}"] if (words := asked_in_words(run.summary.get("asked", ()))) else []),
+            f"{coverage['measured']:,} of {plural(coverage['expected'], 'node')} and {coverage['rows_measured']:,} of "
+            f"{coverage['rows_expected']:,} expected values measured",
             f"{spent.text()}, {plural(spent.launches, 'launch', 'launches')}",
         ],
     )

@@ -21,6 +21,7 @@ from plumbline.clusters.profile import ClusterProfile, load_profile
 from plumbline.configuration import parse, project_root
 from plumbline.errors import ConfigError, OutputError, near_match
 from plumbline.execution import budget, kubernetes, lock
+from plumbline.execution.asked import asked_otherwise
 from plumbline.execution.environment import hardware_identity, software_environment
 from plumbline.execution.launcher import launcher
 from plumbline.execution.plan import make_plan, plan_data
@@ -121,6 +122,7 @@ def prepare(
         run.write_evidence("suite", chosen.model_dump(mode="json"))
         run.write_evidence("references", limits)
         environment = {**_environment(trigger, settings, tags or {}), **planted_in(chosen, moment)}
+        environment["asked"] = asked_otherwise(profile, load_suite(suite), chosen)
         run.write_evidence("environment", {**environment, "prepared_at": _utc(moment)})
         run.write_evidence("plan", plan_data(plan))
     except BaseException:

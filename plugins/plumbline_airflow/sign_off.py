@@ -16,6 +16,8 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator, HITLOper
 from airflow.sdk import Param, TriggerRule, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from plumbline.execution.asked import asked_in_words
+from plumbline.reports.counts import compared_in_words
 from plumbline_airflow.failures import errors_explained
 from plumbline_airflow.pipeline import build_pipeline
 from plumbline_airflow.progress import say
@@ -96,7 +98,9 @@ def question(verdict: Mapping[str, Any]) -> tuple[str, str]:
         [
             f"Run `{verdict['run_id']}` of suite `{verdict['suite']}` on `{verdict['cluster']}`: "
             f"**{verdict['verdict']}**, the gate is **{verdict['gate']}**. "
-            f"Nodes measured: {coverage['measured']} of {coverage['expected']}.",
+            f"Nodes measured: {coverage['measured']} of {coverage['expected']}, values: "
+            f"{coverage['rows_measured']:,} of {coverage['rows_expected']:,}.",
+            *_limits_of(verdict),
             "",
             *([f"**It cannot be accepted: {refusal}.** An Approve is recorded as a rejection.", ""] if refusal else []),
             *reasons,
@@ -104,6 +108,15 @@ def question(verdict: Mapping[str, Any]) -> tuple[str, str]:
             "The tabs *Report* and *MLflow run* of this DAG run show everything.",
         ]
     )  # fmt: skip
+
+
+def _limits_of(verdict: Mapping[str, Any]) -> list[str]:
+    """Say what the word above does not speak for: a person who signs should know it."""
+    words, compared = asked_in_words(verdict.get("asked", ())), compared_in_words(verdict)
+    return [
+        *(["", f"**Not the suite as it is**: {words}."] if words else []),
+        *(["", f"Compared: {compared}."] if compared else []),
+    ]
 
 
 def refused(verdict: Mapping[str, Any]) -> str | None:

@@ -177,6 +177,20 @@ def test_a_run_of_a_part_of_the_suite_is_no_night(results: Path, capsys: pytest.
     assert f"{run_.run_id}: only a part of the suite: without hpl_mxp" in out
 
 
+def test_a_run_that_was_asked_for_less_is_no_night_and_one_for_more_is(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = datetime.now(UTC)
+    less = ({"setting": "node_counts", "run": [1], "suite": "ladder"}, {"setting": "repeats", "run": 1, "suite": 3})
+    few = build_run(results, cluster="local", when=now - timedelta(hours=1), asked=less)
+    code, out, _ = run(capsys, "status", "--cluster", "local")
+    assert code == ExitCode.CLOSED and "no finished run that counts" in out
+    assert f"{few.run_id}: not the suite as it is: node_counts 1 (the suite: ladder), repeats 1 (the suite: 3)" in out
+    more = ({"setting": "repeats", "run": 5, "suite": 3},)
+    build_run(results, cluster="local", when=now - timedelta(hours=2), asked=more)
+    assert run(capsys, "status", "--cluster", "local")[0] == ExitCode.OK
+
+
 def test_a_good_night_under_another_name_is_no_night(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     now = datetime.now(UTC)
     old = build_run(results, cluster="local", when=now - timedelta(hours=30))

@@ -152,6 +152,14 @@ def test_the_question_shows_the_verdict_and_warns_where_approving_is_in_vain(clo
     assert "cannot be accepted" not in question({**data, "gate": "open"})[1]
 
 
+def test_the_question_says_what_the_word_does_not_speak_for(tmp_path: Path) -> None:
+    run = build_run(tmp_path, asked=({"setting": "node_counts", "run": [4], "suite": "ladder"},))
+    counts = {"approved_runs": 0, "history": 0, "beyond": 0, "references": 1, "nothing": 2, "shown": 3, "left_out": []}
+    body = question({**run.read_derived("verdict.json"), "compared": counts})[1]
+    assert "**Not the suite as it is**: node_counts 4 (the suite: ladder)." in body
+    assert "2 with nothing yet" in body and "no run was approved before it began" in body
+
+
 @pytest.mark.parametrize(("origin", "gate", "accepted"), [
     ("measured", "open", True), ("measured", "closed", False), ("simulated", "open", False),
     ("simulated", "closed", False), ("", "open", False), ("measured", "", False),

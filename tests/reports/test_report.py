@@ -115,6 +115,13 @@ def test_a_figure_that_is_known_to_scatter_is_no_news_until_it_moves_by_more(tmp
     assert any(change.indicator == "read_bandwidth" for change in since.nodes) is moved
 
 
+def test_a_run_that_was_asked_for_less_than_its_suite_does_not_say_that_all_was_measured(tmp_path: Path):
+    asked = ({"setting": "node_counts", "run": [1], "suite": "ladder"},)
+    _, page = report(build_run(tmp_path, nodes=2, asked=asked))
+    assert "not the suite as it is: node_counts 1 (the suite: ladder)" in page.text
+    assert "Every planned value" not in page.text
+
+
 # -- stamps ----------------------------------------------------------------------------------------------------------
 
 

@@ -44,6 +44,13 @@ def test_no_line_is_wider_than_the_terminal_and_every_word_is_there(tmp_path: Pa
     assert text.count("the reason") == 12
 
 
+def test_a_run_that_was_asked_for_less_than_its_suite_says_so(tmp_path: Path):
+    asked = ({"setting": "fio.jobs", "run": "seq_read", "suite": "seq_read,rand_read"},)
+    words = "not the suite as it is: fio.jobs seq_read (the suite: seq_read,rand_read)"
+    run = build_run(tmp_path, CLUSTER, asked=asked)
+    assert f"asked:    {words}" in told(run)
+
+
 def test_a_limit_is_shown_without_its_source_and_the_table_says_so(tmp_path: Path):
     text = "\n".join(told(build_run(tmp_path, CLUSTER, extra=[slow()])))
     assert "expected ≥ 391.5 GB/s" in text and SOURCE[:20] not in text

@@ -17,6 +17,7 @@ from plumbline.clusters.profile import load_profile, profile_folders
 from plumbline.commands.run_names import RUN_HELP, named_run
 from plumbline.configuration import document_names
 from plumbline.errors import ConfigError, ExitCode, OutputError
+from plumbline.execution.asked import asked_in_words, narrowed
 from plumbline.model import Scalar, to_plain
 from plumbline.readers.reading import Completeness, Fact, Item, Reading, Status
 from plumbline.suites.suite import load_suite, suite_folders
@@ -71,7 +72,8 @@ def add_commands(commands: Commands[argparse.ArgumentParser]) -> None:
     status = commands.add_parser(
         "status",
         help="dead man's switch: is there a finished nightly that young?",
-        description="Exit 1 when the cluster has no finished, judged run of the suite younger than --max-age.",
+        description="Exit 1 when the cluster has no finished, judged run of the whole suite younger than --max-age. "
+        "What the run found is not asked: a closed gate is the gate's own alarm.",
         epilog="example: plumbline status --cluster local --max-age 26h",
     )
     status.add_argument("--cluster", default="local", help="cluster profile: a name or a YAML file (default: local)")
@@ -336,6 +338,9 @@ def _status(chosen: argparse.Namespace) -> int:
         if omitted := run.suite().omitted:
             unusable.append({"run_id": run.run_id, "reason": f"only a part of the suite: without {', '.join(omitted)}"})
             continue
+        if words := asked_in_words(narrowed(run.read_evidence("environment").get("asked", ()))):
+            unusable.append({"run_id": run.run_id, "reason": f"not the suite as it is: {words}"})
+            continue
         age = datetime.now(UTC) - run_time(run.run_id)
         young = {"run_id": run.run_id, "age_h": round(age / timedelta(hours=1), 2), "verdict": verdict.verdict,
                  "gate": "open" if verdict.open else "closed", "fresh": timedelta(0) <= age <= most}  # fmt: skip
@@ -345,7 +350,7 @@ def _status(chosen: argparse.Namespace) -> int:
         print(json.dumps({"cluster": profile.name, "suite": suite.name, "fresh": fresh, "newest": young,
                           "unusable": unusable}))  # fmt: skip
     elif young is None:
-        print(f"{profile.name}/{suite.name}: no finished run at all")
+        print(f"{profile.name}/{suite.name}: no finished run {'that counts' if unusable else 'at all'}")
     else:
         print(f"{profile.name}/{suite.name}: newest finished run {young['run_id']}, {young['age_h']:.1f} h old "
               f"({'fresh' if fresh else f'older than {chosen.max_age}'}), verdict {young['verdict']}")  # fmt: skip

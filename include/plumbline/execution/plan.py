@@ -138,6 +138,12 @@ def rungs(counts: Sequence[int] | str, available: int) -> list[int]:
     return sorted(ladder)
 
 
+def entry_params(profile: ClusterProfile, entry: SuiteBenchmark, where: str) -> dict[str, Scalar]:
+    """Give the parameters that a benchmark of a suite runs with: the suite's, the profile's, then the defaults."""
+    module = benchmark(entry.benchmark)
+    return resolve_params(module, {**profile.benchmarks.get(module.NAME, {}), **entry.params}, where)
+
+
 def _batches(
     profile: ClusterProfile,
     suite: Suite,
@@ -150,8 +156,7 @@ def _batches(
 ) -> Iterator[tuple[Batch, list[LaunchSpec]]]:
     module = benchmark(entry.benchmark)
     where = f"suite {suite.name}, profile {profile.name}"
-    given = {**profile.benchmarks.get(module.NAME, {}), **entry.params}
-    params = resolve_params(module, given, where)
+    params = entry_params(profile, entry, where)
     asked = entry.node_counts if entry.node_counts is not None else suite.node_counts
     for node_count in rungs(asked, len(usable)):
         if node_count > len(usable):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from plumbline.errors import OutputError, PlumblineError
+from plumbline.execution.asked import asked_in_words
 from plumbline.indicators.definitions import INVENTORY, SHARE_OF_PEERS
 from plumbline.model import VerdictKind
 from plumbline.reports.counts import compared_in_words
@@ -218,12 +219,17 @@ def _sentence(run: JudgedRun, found: Sequence[Finding]) -> str:
     warnings = sum(not item.blocks for item in found)
     start = ", ".join(counts) if counts else "nothing closes the gate"
     notes = f"; {plural(warnings, 'further note')}" if warnings else ""
-    measured = f"{coverage['rows_measured']:,} of {coverage['rows_expected']:,} expected values measured"
+    measured = (
+        f"{coverage['measured']:,} of {plural(coverage['expected'], 'node')} and {coverage['rows_measured']:,} of "
+        f"{coverage['rows_expected']:,} expected values measured"
+    )
     return f"{start[0].upper()}{start[1:]}{notes}. {measured}."
 
 
 def _uncovered(run: JudgedRun, found: Sequence[Finding]) -> Iterator[str]:
     """Say what of inventory and suite has no result, and why."""
+    if words := asked_in_words(run.summary.get("asked", ())):
+        yield f"not the suite as it is: {words}"
     inventory = {node.name for node in run.plan.inventory}
     planned = {node for spec in run.plan.launches for node in spec.nodes}
     measured = {

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.amounts import node_list, plural
+from plumbline.execution.asked import asked_in_words
 from plumbline.model import Code, VerdictKind
 from plumbline.reports.counts import compared_in_words, indicators_without_baseline
 from plumbline.reports.wording import clean
@@ -65,6 +66,8 @@ def _lines(
     yield ""
     yield from _wrapped("", _title(verdict), width, 2)
     yield from _wrapped("measured: ", _measured(verdict), width)
+    if words := asked_in_words(verdict.get("asked", ())):
+        yield from _wrapped("asked:    ", f"not the suite as it is: {words}", width)
     if words := compared_in_words(verdict):
         yield from _wrapped("compared: ", words, width)
     yield ""

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plumbline.errors import ConfigError
+from plumbline.execution.asked import asked_in_words
 from plumbline.model import Better, Indicator, VerdictKind, canonical_json, to_plain
 from plumbline.tracking.cost import cost
 from plumbline.tracking.judged_run import JudgedRun, Row
@@ -357,6 +358,8 @@ def _note(run: JudgedRun) -> str:
     if len(found) > 8:
         lines.append(f"- … and {len(found) - 8} more")
     coverage = summary["coverage"]
+    if words := asked_in_words(summary.get("asked", ())):
+        lines += ["", f"Not the suite as it is: {_escaped(words)}."]
     lines += ["", f"{coverage['rows_measured']} of {coverage['rows_expected']} values measured, {cost(run).text()}."]
     return "\n".join([*lines, "The report is the artifact report.html."])
 

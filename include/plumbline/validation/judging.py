@@ -71,6 +71,7 @@ def judge_run(run: RunDirectory) -> dict[str, Any]:
             "left_out": left_out(limits.baseline, plan),
         },
         "reasons": [_with_nodes(reason, readout) for reason in decision.data()["reasons"]],
+        "asked": run.read_evidence("environment").get("asked", []),
         "mlflow_run_id": _mlflow_run_id(run),
     }
     run.write_derived_json("verdict.json", verdict)
