@@ -130,6 +130,15 @@ def test_scaling_efficiency_from_step_time(scaling: str, times: tuple[float, ...
     assert ("trainer", name, 1, None) not in values
 
 
+@pytest.mark.parametrize(("planned", "base"), [((1, 2, 4), 1), ((2, 4), 2)])
+def test_an_efficiency_names_its_base_so_that_it_is_never_taken_for_one_of_another(planned: tuple[int, ...], base: int):
+    made = Made()
+    for node_count in planned:
+        made.add("trainer", "step_time", node_count, None, launch={"scaling": "weak"}, mode="fixed_steps")
+    (*_, row) = made.derive()[1]
+    assert (row.node_count, row.params) == (4, f'{{"base_nodes":{base},"mode":"fixed_steps"}}')
+
+
 def test_scaling_efficiency_takes_medians_over_groups_and_repeats():
     made = Made()
     for group, time in enumerate((1.0, 1.1, 9.0)):
@@ -206,7 +215,20 @@ def test_bus_bandwidth_of_its_ceiling():
 def test_the_ceiling_needs_one_node_where_one_node_was_planned():
     values, missing = nccl({1: None, 8: 386.6}).derive()
     assert not [key for key in values if "ceiling" in key[1]] and len(missing) == 2
-    assert nccl({8: 386.6}).derive()[0]["nccl_tests", "bus_bandwidth_of_ceiling", 8, 0] == pytest.approx(386.6 / 450)
+
+
+def test_the_ceiling_of_a_run_without_single_nodes_makes_another_indicator():
+    """By the link rate two nodes of full speed reach 480 ÷ 750, by what one node gives 480 ÷ 514.3."""
+    values, missing = nccl({2: 480.0, 8: 386.6}).derive()
+    name = "bus_bandwidth_of_rated_ceiling"
+    assert {key[1] for key in values if "ceiling" in key[1]} == {name} and missing == []
+    assert values["nccl_tests", name, 2, 0] == pytest.approx(480 / 750)
+    assert values["nccl_tests", name, 8, 0] == pytest.approx(386.6 / 450)
+    made = nccl({1: 480.0, 8: 386.6})
+    made.add("nccl_tests", "bus_bandwidth_headline", 8, 380.0, operation="all_gather", message_bytes=1)
+    assert {key[1:3] for key in made.derive()[0] if "ceiling" in key[1]} == {
+        ("bus_bandwidth_of_ceiling", 1), ("bus_bandwidth_of_ceiling", 8), (name, 8),
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -225,7 +247,9 @@ def test_aggregate_storage_is_the_best_rung_and_needs_all():
     made.add("fio", "read_bandwidth", 8, None)
     values, missing = made.derive()
     assert not [key for key in values if "aggregate" in key[1]]
-    assert [row.indicator for row in missing] == ["aggregate_read_bandwidth"]
+    assert [(row.indicator, row.params) for row in missing] == [
+        ("aggregate_read_bandwidth", '{"node_counts":"1,2,4,8"}')
+    ]
 
 
 def test_shares_of_peers_with_five_places_and_not_with_four():

@@ -73,6 +73,14 @@ def test_rungs_that_leave_nodes_over_and_an_excluded_node(tmp_path: Path) -> Non
     )
 
 
+def test_a_night_without_single_nodes(tmp_path: Path) -> None:
+    suite = load_suite("nightly", {"node_counts": "2,8"})
+    found = both_ways(PROFILE, suite, Scenario(seed=5), tmp_path)
+    assert_equal(found)
+    shares = {row.indicator for row in found.readout.measurements if "ceiling" in row.indicator}
+    assert shares == {"bus_bandwidth_of_rated_ceiling"}
+
+
 def test_acceptance_trains_to_its_target_and_repeats(tmp_path: Path) -> None:
     suite = load_suite("acceptance", {"node_counts": "1,8"})
     assert_equal(both_ways(PROFILE, suite, Scenario(seed=2, faults=(a_fault("thermal_throttle"),)), tmp_path))

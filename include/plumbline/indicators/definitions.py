@@ -17,6 +17,8 @@ COVERAGE = "coverage"
 SHARE_OF_PEERS = "share_of_peer_median"
 EFFICIENCY = {"weak": "scaling_efficiency_weak", "strong": "scaling_efficiency_strong"}
 BUS_OF_CEILING = "bus_bandwidth_of_ceiling"
+BUS_OF_RATED = "bus_bandwidth_of_rated_ceiling"
+"""Another ceiling is another number: a run that plans no single node never has BUS_OF_CEILING at more."""
 BUS_HEADLINE = "bus_bandwidth_headline"
 THEORETICAL = "theoretical_flops"
 EFFECTIVE = "effective_flops"
@@ -28,6 +30,11 @@ AGGREGATE = {
 STEP_TIME = "step_time"
 MODEL_FLOPS = "model_flops"
 MFU = "model_flops_utilization"
+
+BASE = "base_nodes"
+"""Parameter of scaling efficiencies: the node count that they are relative to."""
+OVER = "node_counts"
+"""Parameter of aggregates: the node counts that they are the best of, such as '1,2,4'."""
 
 
 def _ratio(name: str, title: str, formula: str, source: str, **more: Any) -> Indicator:
@@ -46,19 +53,25 @@ _SHARE = _ratio(
 )  # fmt: skip
 _WEAK = _ratio(
     EFFICIENCY["weak"], "Scaling efficiency, weak (fixed work a node)",
-    "step time at the smallest node count ÷ step time at N; from a rate: (rate at N ÷ N) ÷ (rate at base ÷ base)",
+    f"step time at the smallest planned node count ({BASE}) ÷ step time at N; from a rate: (rate at N ÷ N) ÷ (rate at "
+    "base ÷ base)",
     "Gustafson, Communications of the ACM 31(5), 1988; medians over groups and repeats", headline=True,
     valid_upper=2.0,
 )  # fmt: skip
 _STRONG = _ratio(
     EFFICIENCY["strong"], "Scaling efficiency, strong (fixed work in all)",
-    "(step time at base × base) ÷ (step time at N × N); from a rate as for weak scaling",
+    f"(step time at base × base) ÷ (step time at N × N), base: {BASE}; from a rate as for weak scaling",
     "Amdahl, AFIPS 30, 1967; medians over groups and repeats", headline=True, valid_upper=2.0,
 )  # fmt: skip
 _OF_CEILING = _ratio(
     BUS_OF_CEILING, "Bus bandwidth ÷ physical ceiling",
-    "bus bandwidth of the headline size ÷ ceiling(operation, N, g, V, B); V: median of one node of this run, else the "
-    "link rate; only where V and B are known",
+    "bus bandwidth of the headline size ÷ ceiling(operation, N, g, V, B); V: median of one node of this run, at one "
+    f"node the link rate; only where V and B are known; without V see {BUS_OF_RATED}",
+    "plumbline.references.ceilings", headline=True, valid_upper=1.02,
+)  # fmt: skip
+_OF_RATED = _ratio(
+    BUS_OF_RATED, "Bus bandwidth ÷ physical ceiling by data sheets",
+    f"as {BUS_OF_CEILING} with the link rate as V: stands in its place in a run that plans no single node",
     "plumbline.references.ceilings", headline=True, valid_upper=1.02,
 )  # fmt: skip
 _THEORETICAL = Indicator(
@@ -82,7 +95,7 @@ _MFU = _ratio(
 def _aggregate(name: str, direction: str) -> Indicator:
     return Indicator(
         name=name, unit="MB/s", better=Better.HIGHER, title=f"Aggregate storage {direction} bandwidth",
-        formula=f"the highest {direction} bandwidth of one group over all node counts, all its clients at once",
+        formula=f"the highest {direction} bandwidth of one group, all its clients at once, over the planned {OVER}",
         source="fio rows", headline=True,
     )  # fmt: skip
 
@@ -99,7 +112,7 @@ def derived_indicators(benchmarks: Mapping[str, Benchmark]) -> dict[tuple[str, s
         if MODEL_FLOPS in own:
             found[name, MFU] = _MFU
         if BUS_HEADLINE in own:
-            found[name, BUS_OF_CEILING] = _OF_CEILING
+            found[name, BUS_OF_CEILING], found[name, BUS_OF_RATED] = _OF_CEILING, _OF_RATED
         if EFFECTIVE in own:
             found[name, THEORETICAL], found[name, EFFECTIVE_OF_THEORETICAL] = _THEORETICAL, _OF_THEORETICAL
         for source, aggregate in AGGREGATE.items():

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from plumbline.indicators.definitions import (
     BUS_HEADLINE,
     BUS_OF_CEILING,
+    BUS_OF_RATED,
     EFFECTIVE,
     EFFECTIVE_OF_THEORETICAL,
     MFU,
@@ -59,7 +60,7 @@ def shares_of_ceiling(rows: Rows) -> Iterator[Derived]:
     """Give bus bandwidth ÷ ceiling beside every headline value whose links and NICs are known.
 
     Where one node is planned for the same operation, V is what it measured and its absence leaves the ratio NOT_RUN;
-    where none is planned, V is the link rate.
+    where none is planned, V is the link rate, which makes it another indicator.
     """
     headline = [row for row in rows.readout.expected if row.indicator == BUS_HEADLINE]
     one_node: dict[tuple[str, str], list[Measurement | None]] = {}
@@ -75,7 +76,9 @@ def shares_of_ceiling(rows: Rows) -> Iterator[Derived]:
         top = _ceiling(rows, row, measured)
         known = found is not None and found.unit == "GB/s" and top is not None and top > 0
         value = found.value / top if known and found is not None and top is not None else None
-        yield Derived(row=per_launch(row, BUS_OF_CEILING), value=value, unit="1", source=found)
+        planned = row.node_count == 1 or (row.benchmark, _operation(row)) in measured
+        name = BUS_OF_CEILING if planned else BUS_OF_RATED
+        yield Derived(row=per_launch(row, name), value=value, unit="1", source=found)
 
 
 def _operation(row: ExpectedRow) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from plumbline.clusters.profile import ClusterProfile
 from plumbline.execution.plan import Plan
-from plumbline.model import Measurement, Params, canonical_params
+from plumbline.model import Measurement, Params, Scalar, canonical_params
 from plumbline.validation.readout import ExpectedRow, Readout, row_key
 
 Key = tuple[str, str, str | None, str | None, str]
@@ -73,7 +73,7 @@ def params_of(text: str) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=65536)
-def with_param(text: str, key: str, value: str) -> str:
+def with_param(text: str, key: str, value: Scalar) -> str:
     """Give params with one more, canonical."""
     return canonical_params({**params_of(text), key: value})
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from plumbline.indicators.definitions import AGGREGATE, EFFECTIVE, EFFICIENCY, STEP_TIME
-from plumbline.indicators.rows import Derived, Rows, median, params_of, per_rung
-from plumbline.model import Measurement
+from plumbline.indicators.definitions import AGGREGATE, BASE, EFFECTIVE, EFFICIENCY, OVER, STEP_TIME
+from plumbline.indicators.rows import Derived, Rows, median, params_of, per_rung, with_param
+from plumbline.model import Measurement, canonical_params
 from plumbline.validation.readout import ExpectedRow
 
 _SIZES = frozenset({"n", "nb", "p", "q", "global_batch", "batch", "ranks"})
@@ -16,14 +16,18 @@ Rungs = Mapping[int, Sequence[ExpectedRow]]
 
 
 def scaling_efficiency(rows: Rows) -> Iterator[Derived]:
-    """Give the efficiency at every rung above the smallest planned one, weak or strong as the launch was asked."""
+    """Give the efficiency at every rung above the smallest planned one, weak or strong as the launch was asked.
+
+    Relative to another base it is another number: the base is a parameter of the row.
+    """
     for indicator, is_time in ((STEP_TIME, True), (EFFECTIVE, False)):
         for scaling, rungs in _series(rows, indicator):
             base, *larger = sorted(rungs)
             at_base, _ = _median_of(rows, rungs[base])
             for node_count in larger:
                 value, source = _median_of(rows, rungs[node_count])
-                row = per_rung(rungs[node_count][0], EFFICIENCY[scaling])
+                first = rungs[node_count][0]
+                row = per_rung(first, EFFICIENCY[scaling], with_param(first.params, BASE, base))
                 share = None
                 if at_base is not None and value is not None and at_base > 0 and value > 0:
                     share = _efficiency(at_base, base, value, node_count, scaling, is_time)
@@ -69,4 +73,5 @@ def aggregate_storage(rows: Rows) -> Iterator[Derived]:
             best = max((item for found in by_rung.values() for item in found), key=lambda i: i.value, default=None)
             complete = best is not None and all(by_rung.values())
             value = best.value if complete and best is not None else None
-            yield Derived(row=per_rung(largest, aggregate, "{}"), value=value, unit="MB/s", source=best)
+            params = canonical_params({OVER: ",".join(map(str, sorted(by_rung)))})
+            yield Derived(row=per_rung(largest, aggregate, params), value=value, unit="MB/s", source=best)

@@ -5,7 +5,7 @@ Formulas and their order of operations are those of indicators/; tests hold the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -14,8 +14,10 @@ from plumbline.analysis.neighbours import LEAST_PEERS
 from plumbline.indicators import indicator
 from plumbline.indicators.definitions import (
     AGGREGATE,
+    BASE,
     BUS_HEADLINE,
     BUS_OF_CEILING,
+    BUS_OF_RATED,
     COVERAGE,
     EFFECTIVE,
     EFFECTIVE_OF_THEORETICAL,
@@ -23,13 +25,14 @@ from plumbline.indicators.definitions import (
     INVENTORY,
     MFU,
     MODEL_FLOPS,
+    OVER,
     SHARE_OF_PEERS,
     STEP_TIME,
     THEORETICAL,
     VERSION,
 )
 from plumbline.indicators.rows import params_of, with_param
-from plumbline.model import Better, Indicator
+from plumbline.model import Better, Indicator, canonical_params
 from plumbline.references.ceilings import (
     GB_S_PER_GBIT_S,
     SOFTWARE,
@@ -134,7 +137,8 @@ def _scaling(layout: Layout, sheets: Sequence[Sheet]) -> Iterator[Sheet]:
                     else:
                         share = at_base / value if scaling == "weak" else (at_base * base) / (value * n)
                 share = np.where((at_base > 0) & (value > 0), share, np.nan)
-                yield _of_rung(sheet, Kind(indicator=EFFICIENCY[scaling], unit="1", params=kind.params), share)
+                params = with_param(kind.params, BASE, base)
+                yield _of_rung(sheet, Kind(indicator=EFFICIENCY[scaling], unit="1", params=params), share)
 
 
 def _aggregates(sheets: Sequence[Sheet]) -> Iterator[Sheet]:
@@ -149,7 +153,8 @@ def _aggregates(sheets: Sequence[Sheet]) -> Iterator[Sheet]:
                 largest = max(rungs, key=lambda rung: rung[0].node_count)[0]
                 complete = np.all([np.isfinite(values).any(axis=1) for _, values in rungs], axis=0)
                 best = np.max([np.fmax.reduce(values, axis=1) for _, values in rungs], axis=0)
-                kind = Kind(indicator=aggregate, unit="MB/s", params="{}")
+                over = ",".join(map(str, sorted({sheet.node_count for sheet, _ in rungs})))
+                kind = Kind(indicator=aggregate, unit="MB/s", params=canonical_params({OVER: over}))
                 yield _of_rung(largest, kind, np.where(complete, best, np.nan))
 
 
@@ -164,8 +169,14 @@ def _of_ceiling(layout: Layout, sheets: Sequence[Sheet]) -> Iterator[Sheet]:
         mine = [(kind, values) for kind, values in sheet.column(BUS_HEADLINE)]
         if mine and _physics_known(layout, sheet.node_count):
             tops = [_ceilings(layout, sheet, kind, one_node) for kind, _ in mine]
-            kinds = [Kind(indicator=BUS_OF_CEILING, unit="1", params=kind.params) for kind, _ in mine]
+            kinds = [Kind(indicator=_share_of(sheet, kind, one_node), unit="1", params=kind.params) for kind, _ in mine]
             yield _beside(sheet, kinds, [values / top[:, None] for (_, values), top in zip(mine, tops, strict=True)])
+
+
+def _share_of(sheet: Sheet, kind: Kind, one_node: Mapping[tuple[str, str], Any]) -> str:
+    """Name the share: by what one node of the night gives, or by the link rate where none is planned."""
+    planned = sheet.node_count == 1 or (sheet.benchmark, _operation(kind)) in one_node
+    return BUS_OF_CEILING if planned else BUS_OF_RATED
 
 
 def _operation(kind: Kind) -> str:
