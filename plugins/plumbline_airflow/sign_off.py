@@ -105,6 +105,7 @@ def question(verdict: Mapping[str, Any]) -> tuple[str, str]:
             *([f"**It cannot be accepted: {refusal}.** An Approve is recorded as a rejection.", ""] if refusal else []),
             *reasons,
             "",
+            "An Approve accepts the cluster, and makes this run part of the baseline for later ones. "
             "The tabs *Report* and *MLflow run* of this DAG run show everything.",
         ]
     )  # fmt: skip
@@ -162,7 +163,8 @@ def record(run_dir: Path, answer: Mapping[str, Any], ti: TaskInstance) -> Mappin
 
 @task(trigger_rule=TriggerRule.ALL_DONE, retries=2, retry_delay=timedelta(seconds=30))
 def decision(*, ti: TaskInstance) -> None:
-    """Put the decision into MLflow too. Fails unless this DAG run's own decision is an acceptance."""
+    """Put the decision into MLflow and the report, too. Fails unless this DAG run's own decision is an acceptance."""
+    from plumbline import stages  # noqa: PLC0415
     from plumbline.tracking.mlflow_tracking import record_decisions  # noqa: PLC0415
     from plumbline.tracking.run_directory import RunDirectory  # noqa: PLC0415
 
@@ -176,5 +178,6 @@ def decision(*, ti: TaskInstance) -> None:
             raise AirflowFailException("nobody decided: the sign-off was skipped or marked by hand")
         say(f"decision: {ours[-1]['decision']} by {ours[-1]['by']}")
         record_decisions(run)
+        stages.report(run_dir)  # its page says who decided
     if ours[-1]["decision"] != ACCEPT:
         raise AirflowFailException(f"rejected: {ours[-1]['reason']}")

@@ -243,6 +243,8 @@ def test_a_person_decides_over_rest(up: Services, choice: str, state: str, decis
     tags = client.get_run(run.read_derived("verdict.json")["mlflow_run_id"]).data.tags
     assert tags["plumbline.decision"] == tag
     assert tags["plumbline.decided_by"] == "admin"
+    word = "Accepted (and part of the baseline)" if decision == "accept" else "Rejected"
+    assert f"<b>{word}</b> by admin" in (run.derived / "report.html").read_text()
 
 
 @needs_browser

@@ -273,11 +273,20 @@ def test_findings_json_and_the_page_name_the_same(failed):
     assert found and all(item["title"] in page.text for item in found)
 
 
-def test_a_decision_is_shown(tmp_path: Path):
+@pytest.mark.parametrize(
+    ("decision", "words"),
+    [
+        ({"kind": "acceptance", "decision": "reject"}, "Rejected by ann"),
+        ({"kind": "acceptance", "decision": "accept"}, "Accepted (and part of the baseline) by ann"),
+        ({"kind": "approve_baseline"}, "Approved as baseline by ann"),
+        ({"kind": "revoke_baseline"}, "Approval taken back by ann"),
+    ],
+)
+def test_a_decision_is_shown(tmp_path: Path, decision: dict[str, str], words: str):
     run = build_run(tmp_path, Scenario(nodes=1))
-    run.add_decision({"kind": "acceptance", "decision": "reject", "by": "ann", "comment": "too hot"})
+    run.add_decision({**decision, "by": "ann", "comment": "too hot"})
     _, page = report(run)
-    assert "Rejected by ann" in page.text and "too hot" in page.text
+    assert words in page.text and "too hot" in page.text
 
 
 def test_the_same_run_gives_the_same_bytes(tmp_path: Path):

@@ -123,6 +123,15 @@ class Page:
         return {"worse": "▼", "better": "▲"}.get(change.direction, "")
 
     @property
+    def decided(self) -> str:
+        """What the last word on the run was."""
+        if self.decision is None:
+            return ""
+        own = {"approve_baseline": "Approved as baseline", "revoke_baseline": "Approval taken back"}
+        answered = "Accepted (and part of the baseline)" if self.decision.approved else "Rejected"
+        return own.get(self.decision.kind, answered)
+
+    @property
     def took(self) -> str:
         """From the first start to the last end."""
         return duration(self.cost.wall_s)
