@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
@@ -29,7 +31,7 @@ words:
 
 exit codes: 0 ok, gate open · 1 gate closed, or verify found something · 2 wrong use or configuration ·
             3 read, but incomplete, aborted or failed · 4 not readable as that format ·
-            5 a stage or the infrastructure failed
+            5 a stage or the infrastructure failed · 128 + n stopped by signal n
 
 examples:
   plumbline run --cluster local --suite nightly          measure this machine, judge, report
@@ -82,18 +84,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(chosen.run(chosen))
     except PlumblineError as error:
-        print(clean(f"plumbline {chosen.command}: {error}"), file=sys.stderr)
+        _complain(f"plumbline {chosen.command}: {error}")
         return error.exit_code
     except BrokenPipeError:  # `plumbline run | head`: nobody read how it ended, so it did not end well
-        sys.stderr.close()
         return ExitCode.INFRASTRUCTURE
     except OSError as error:  # a folder that can't be written, a full disk: nothing that a traceback would explain
         place = f"{error.filename}: " if error.filename else ""
-        print(clean(f"plumbline {chosen.command}: {place}{error.strerror or error}"), file=sys.stderr)
+        _complain(f"plumbline {chosen.command}: {place}{error.strerror or error}")
         return ExitCode.INFRASTRUCTURE
     except KeyboardInterrupt:
-        print("stopped", file=sys.stderr)
+        _complain("stopped")
         return ExitCode.INFRASTRUCTURE
+
+
+def _complain(text: str) -> None:
+    """Write to stderr, if that is possible: the exit code says the same, and must not become another."""
+    if sys.stderr is not None:  # None where it was closed, and print would write to stdout
+        with contextlib.suppress(OSError, ValueError):
+            print(clean(text), file=sys.stderr, flush=True)
 
 
 def console() -> NoReturn:
@@ -104,9 +112,27 @@ def console() -> NoReturn:
     """
     gc.set_threshold(_COLLECT_AFTER)
     try:
-        sys.exit(main())
+        code = main()
+    except SystemExit as end:  # argparse's, or that of a signal
+        code = end.code if isinstance(end.code, int) else ExitCode.OK
     finally:
         gc.freeze()
+    sys.exit(_written(code))
+
+
+def _written(code: int) -> int:
+    """Give the exit code; where all was well but what was printed can't be written to its end, that of a failure."""
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        try:
+            stream.flush()
+        except (OSError, ValueError) as error:
+            if stream is sys.stdout:
+                code = code or ExitCode.INFRASTRUCTURE
+                if not isinstance(error, BrokenPipeError):
+                    _complain(f"plumbline: what it printed can't be written: {error}")
+            with contextlib.suppress(OSError, ValueError):  # or Python tries once more as it ends, and exits with 120
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    return code
 
 
 _COLLECT_AFTER = 50_000

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -17,11 +19,43 @@ from plumbline.model import VerdictKind
 from plumbline.suites.suite import SUITES
 
 
-def test_a_process_of_its_own_ends_with_the_commands_exit_code_and_all_that_it_printed() -> None:
-    def plumbline(*words: str) -> subprocess.CompletedProcess[str]:
-        argv = [sys.executable, "-m", "plumbline.cli", *words]
-        return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300)
+def plumbline(*words: str, shell: str = "") -> subprocess.CompletedProcess[str]:
+    """Run the command line in a process of its own, `shell` behind it."""
+    argv = shlex.join([sys.executable, "-m", "plumbline.cli", *words])
+    env = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
+    return subprocess.run(
+        ["sh", "-c", f"{argv} {shell}"], env=env, capture_output=True, text=True, check=False, timeout=300
+    )
 
+
+@pytest.mark.parametrize(
+    ("words", "shell", "code"),
+    [
+        (("parse", "nccl_tests", str(TABLE)), "> /dev/full", ExitCode.INFRASTRUCTURE),
+        (("parse", "nccl_tests", str(TABLE)), "2> /dev/full", ExitCode.OK),
+        (("parse", "nccl_tests", "/no/such/file"), "2> /dev/full", ExitCode.USAGE),
+        (("parse", "nccl_tests", "/no/such/file"), "2>&-", ExitCode.USAGE),
+        (("--help",), "> /dev/full", ExitCode.INFRASTRUCTURE),
+    ],
+)
+def test_what_cannot_be_printed_fails_what_went_well_and_hides_no_failure(
+    words: tuple[str, ...], shell: str, code: ExitCode
+) -> None:
+    done = plumbline(*words, shell=shell)
+    assert done.returncode == code, done.stderr
+    assert "Exception" not in done.stderr and "no such file" not in done.stdout.lower()
+
+
+def test_a_reader_that_is_gone_is_no_success() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    argv = [sys.executable, "-m", "plumbline.cli", "parse", "nccl_tests", str(TABLE)]
+    done = subprocess.run(argv, stdout=writer, stderr=subprocess.PIPE, text=True, check=False, timeout=300)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (ExitCode.INFRASTRUCTURE, "")
+
+
+def test_a_process_of_its_own_ends_with_the_commands_exit_code_and_all_that_it_printed() -> None:
     read = plumbline("parse", "nccl_tests", str(TABLE))
     assert (read.returncode, json.loads(read.stdout.splitlines()[-1])["status"]) == (ExitCode.OK, "complete")
     wrong = plumbline("parse", "nccl_tests", "/no/such/file")
