@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from contextlib import nullcontext
 from pathlib import Path
 
+import psutil
 import pytest
 
 from plumbline.commands import beside as module
@@ -52,6 +55,38 @@ def test_all_violations_survive() -> None:
         beside.call(violate)
     assert len(caught.value.violations) == 7
     assert str(caught.value).count("more") == 1
+
+
+def test_a_process_that_is_killed_before_it_is_asked_is_told_likewise() -> None:
+    with Beside() as beside:
+        other = beside.call(os.getpid)
+        process = psutil.Process(other)
+        process.terminate()
+        psutil.wait_procs([process], timeout=60)
+        with pytest.raises(StageLostError, match="plumbline refuse RUN_DIR"):
+            beside.call(refuse, "raw/a")
+
+
+OUTLIVED = """
+import os, sys, time
+from plumbline.commands import beside
+beside._DRAWING = beside._TRACKING = ()
+with beside.Beside() as other:
+    print(other.call(os.getpid), flush=True)
+    other.call(time.sleep, 600)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP])
+def test_it_does_not_outlive_the_first_process(number: signal.Signals) -> None:
+    first = subprocess.Popen([sys.executable, "-c", OUTLIVED], stdout=subprocess.PIPE, text=True)
+    assert first.stdout is not None
+    other = psutil.Process(int(first.stdout.readline()))
+    first.send_signal(number)
+    assert first.wait(timeout=60) == -number
+    psutil.wait_procs([other], timeout=60)
+    assert not other.is_running() or other.status() == psutil.STATUS_ZOMBIE
+    assert first.stdout.read() == ""  # nobody holds the pipe open
 
 
 def test_a_killed_process_is_told_and_can_be_repeated() -> None:

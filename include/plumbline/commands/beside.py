@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import multiprocessing
+import os
+import signal
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from io import BytesIO
@@ -26,7 +28,9 @@ class Beside:
     def __init__(self, *, tracking: bool = True) -> None:
         """Start nothing yet. Without `tracking` there is nothing to get ready for it."""
         self._early = (*_DRAWING, *_TRACKING) if tracking else _DRAWING
-        self._pool = ProcessPoolExecutor(max_workers=1, mp_context=multiprocessing.get_context("fork"))
+        self._pool = ProcessPoolExecutor(
+            max_workers=1, mp_context=multiprocessing.get_context("fork"), initializer=_begin, initargs=(os.getpid(),)
+        )
 
     def __enter__(self) -> Beside:
         for early in self._early:
@@ -44,7 +48,12 @@ class Beside:
 
     def start(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Let the other process do it while this one goes on; `result` gives what came of it."""
-        return self._pool.submit(function, *args, **kwargs)
+        try:
+            return self._pool.submit(function, *args, **kwargs)
+        except BrokenExecutor as error:  # it was killed before it was asked: `result` tells
+            lost: Future[T] = Future()
+            lost.set_exception(error)
+            return lost
 
     def result(self, started: Future[T], name: str) -> T:
         """Wait for what `start` began; `name` is the command that repeats it."""
@@ -52,6 +61,17 @@ class Beside:
             return started.result()
         except BrokenExecutor:
             raise StageLostError(f"the process of {name} was killed; `plumbline {name} RUN_DIR` repeats it") from None
+
+
+def _begin(parent: int) -> None:
+    """Be ended by what ends the first process, and by every signal at once: what it does can be repeated."""
+    from plumbline.execution.run_one import die_with_parent  # noqa: PLC0415
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    die_with_parent()
+    if os.getppid() != parent:  # it was gone before
+        os._exit(1)
 
 
 # What fails below fails again, and is told, in the call that needs it.
