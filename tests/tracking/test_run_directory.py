@@ -220,6 +220,32 @@ def test_decisions_are_appended_with_the_evidence_they_were_made_on(run: RunDire
     assert problems(run) == []
 
 
+@pytest.mark.parametrize(
+    "sign", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\x1e", "\r", "\n", "\x00", "\udc80"]
+)
+def test_no_sign_in_a_comment_damages_the_decisions(run: RunDirectory, sign: str):
+    line = run.add_decision({"kind": "approve_baseline", "by": "ann", "comment": f"as{sign}ordered"})
+    run.add_decision({"kind": "note", "by": "bob"})
+    assert run.decisions()[0] == line
+    written = (run.path / "decisions.jsonl").read_bytes()
+    assert written.isascii() and len(written.decode().splitlines()) == 2
+
+
+def test_a_decision_after_a_torn_line_is_a_line_of_its_own(run: RunDirectory):
+    path = run.path / "decisions.jsonl"
+    path.write_text('{"by": "ann", "kind": "appro')
+    line = run.add_decision({"kind": "revoke_baseline", "by": "bob"})
+    assert json.loads(path.read_text().splitlines()[1]) == line
+    with pytest.raises(OutputError, match=r"decisions\.jsonl:1: damaged decision"):
+        run.decisions()
+
+
+def test_a_decision_that_is_no_text_is_named(run: RunDirectory):
+    (run.path / "decisions.jsonl").write_bytes(b'{"by": "\xff"}\n')
+    with pytest.raises(OutputError, match=r"decisions\.jsonl:1: damaged decision"):
+        run.decisions()
+
+
 def test_a_decision_cannot_claim_another_run_or_digest(run: RunDirectory):
     line = run.add_decision({"kind": "approve_baseline", "run_id": "other", "manifest_sha256": "0" * 64})
     assert line["run_id"] == run.run_id and line["manifest_sha256"] == run.manifest_sha256()

@@ -52,7 +52,18 @@ def test_another_run_of_the_cluster_says_nothing(run: RunDirectory):
 def test_a_damaged_list_is_no_clean_one(run: RunDirectory):
     path = run.path.parents[1] / SEALS
     path.write_text(path.read_text()[:-20])
-    assert "damaged" in next(seal_problems(run))
+    assert "damaged where it names this run, in line 1" in next(seal_problems(run))
+
+
+def test_a_seal_noted_after_a_torn_line_is_a_line_of_its_own(run: RunDirectory):
+    path = run.path.parents[1] / SEALS
+    path.write_text(path.read_text()[:-20])
+    other = build_run(run.path.parents[2], Scenario(nodes=1), when=datetime(2026, 3, 5, tzinfo=UTC))
+    note_seal(other)
+    note_seal(other)
+    assert list(seal_problems(other)) == []
+    assert len(path.read_text().splitlines()) == 2
+    assert len(list(seal_problems(run))) == 1
 
 
 def test_decisions_remember_the_seal_that_they_were_made_on(run: RunDirectory):

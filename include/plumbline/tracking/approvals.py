@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,17 +96,30 @@ def approval(run: RunDirectory) -> Decision | None:
         last = Decision(
             kind=kind,
             approved=approved,
-            by=item.get("by"),
+            by=_shown(item.get("by")),
             at=item.get("decided_at"),
-            comment=item.get("comment"),
+            comment=_shown(item.get("comment")),
         )
     return last
 
 
 def is_approved(run: RunDirectory) -> bool:
-    """Say whether a person approved this very evidence as a baseline; a damaged decisions file approves nothing."""
-    try:
-        decision = approval(run)
-    except OutputError:
-        return False
+    """Say whether a person approved this very evidence as a baseline. Raises OutputError for a damaged file.
+
+    A damaged file answers neither yes nor no: what is lost in it may be the approval, or what took it back.
+    """
+    decision = approval(run)
     return decision is not None and decision.approved
+
+
+def _shown(text: Any) -> str | None:
+    """Give what a person wrote without what a terminal would obey, or what no page can be written with."""
+    if text is None:
+        return None
+    return "".join(
+        "\ufffd" if unicodedata.category(sign) in _UNSHOWN and sign not in "\n\t" else sign for sign in str(text)
+    )
+
+
+_UNSHOWN = ("Cc", "Cs", "Zl", "Zp")
+"""Control characters, halves of characters, separators of lines and paragraphs."""

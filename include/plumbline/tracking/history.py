@@ -92,15 +92,19 @@ def load_history(
     """Read the rows of the `newest` usable runs of a cluster (counted before rows are filtered; None takes all).
 
     `suite` None takes all suites; `before` is a run id that is left out with every later one; `approved_only` keeps
-    the runs that a person approved. The other arguments filter rows: benchmark → version (other benchmarks are left
-    out), indicators, machines, and the exact canonical JSON of `params`.
+    the runs that a person approved, and skips those whose decisions are damaged. The other arguments filter rows:
+    benchmark → version (other benchmarks are left out), indicators, machines, and the exact canonical JSON of `params`.
     """
     runs: list[RunDirectory] = []
     skipped: list[Skipped] = []
     for run in reversed(_earlier(results, cluster, suite, before)):
         if newest is not None and len(runs) >= newest:
             break
-        if approved_only and not is_approved(run):
+        try:
+            if approved_only and not is_approved(run):
+                continue
+        except OutputError as error:
+            skipped.append(Skipped(run_id=run.run_id, reason=f"whether it is approved can't be read: {error}"))
             continue
         reason = _why_unusable(run, origin)
         if reason is None:

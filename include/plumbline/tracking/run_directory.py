@@ -27,10 +27,12 @@ from plumbline.execution.run_one import file_sha256, write_atomically
 from plumbline.model import RunRecord, run_record
 from plumbline.suites.suite import Suite
 from plumbline.tracking import derived_folder
+from plumbline.tracking.json_lines import append_line, lines_of
 
 RUN_ID = re.compile(r"^\d{8}T\d{6}Z-[0-9a-f]{6}$")
 MANIFEST = "manifest.json"
 PROVENANCE = "provenance.json"
+DECISIONS = "decisions.jsonl"
 
 
 def new_run_id(now: datetime | None = None) -> str:
@@ -209,25 +211,18 @@ class RunDirectory:
             "manifest_sha256": self.manifest_sha256(),
             "decided_at": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
         }
-        with (self.path / "decisions.jsonl").open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(line, sort_keys=True, ensure_ascii=False) + "\n")
-            stream.flush()
-            os.fsync(stream.fileno())
+        append_line(self.path / DECISIONS, line)
         return line
 
     def decisions(self) -> list[dict[str, Any]]:
         """Give the decisions in order, only those made on this very evidence. Raises OutputError for a damaged line."""
-        path = self.path / "decisions.jsonl"
-        if not path.is_file() or not self.sealed:
+        if not self.sealed:
             return []
         digest = self.manifest_sha256()
         found = []
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-            try:
-                item = json.loads(line)
-            except json.JSONDecodeError:
-                item = None
-            if not isinstance(item, dict):
+        path = self.path / DECISIONS
+        for number, line, item in lines_of(path):
+            if item is None:
                 raise OutputError("damaged decision", source=str(path), line=number, excerpt=line)
             if item.get("manifest_sha256") == digest:
                 found.append(item)

@@ -6,15 +6,14 @@ decisions bear the digest that they were made on, and the seal bears its time.
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from plumbline.execution.environment import utc_now
-from plumbline.tracking.run_directory import RunDirectory
+from plumbline.tracking.json_lines import append_line, lines_of
+from plumbline.tracking.run_directory import DECISIONS, RunDirectory
 
 SEALS = "seals.jsonl"
 LATEST_SEAL = timedelta(hours=24)
@@ -24,13 +23,10 @@ LATEST_SEAL = timedelta(hours=24)
 def note_seal(run: RunDirectory) -> None:
     """Add the run's seal to its cluster's list, once however often this is called. Raises OSError."""
     digest = run.manifest_sha256()
-    if any(item.get("manifest_sha256") == digest for item in _entries(_list_of(run), run.run_id)):
+    if any(item is not None and item.get("manifest_sha256") == digest for _, item in _entries(run)):
         return
     line = {"run_id": run.run_id, "suite": run.path.parent.name, "manifest_sha256": digest, "noted_at": utc_now()}
-    with _list_of(run).open("a", encoding="utf-8") as stream:
-        stream.write(json.dumps(line, sort_keys=True) + "\n")
-        stream.flush()
-        os.fsync(stream.fileno())
+    append_line(_list_of(run), line)
 
 
 def seal_problems(run: RunDirectory, ended_at: Iterable[str] = ()) -> Iterator[str]:
@@ -38,12 +34,12 @@ def seal_problems(run: RunDirectory, ended_at: Iterable[str] = ()) -> Iterator[s
     if not run.sealed:
         return
     digest = run.manifest_sha256()
-    listed = list(_entries(_list_of(run), run.run_id))
-    if any("manifest_sha256" not in item for item in listed):
-        yield f"the list of seals ({SEALS}) is damaged where it names this run"
-    elif listed and listed[0]["manifest_sha256"] != digest:
-        yield f"it was sealed at {listed[0].get('noted_at')} and has another seal now: it was opened since"
-    decided = [item for item in _entries(run.path / "decisions.jsonl", run.run_id) if "manifest_sha256" in item]
+    listed = list(_entries(run))
+    if damaged := next((number for number, item in listed if item is None or "manifest_sha256" not in item), None):
+        yield f"the list of seals ({SEALS}) is damaged where it names this run, in line {damaged}"
+    elif (first := next((item for _, item in listed if item), None)) and first["manifest_sha256"] != digest:
+        yield f"it was sealed at {first.get('noted_at')} and has another seal now: it was opened since"
+    decided = [item for _, _, item in lines_of(run.path / DECISIONS) if item and "manifest_sha256" in item]
     if other := next((item for item in decided if item["manifest_sha256"] != digest), None):
         yield f"{other.get('by')} decided on it under another seal at {other.get('decided_at')}"
     ends = [moment for text in ended_at if (moment := _moment(text)) is not None]
@@ -59,18 +55,11 @@ def _list_of(run: RunDirectory) -> Path:
     return run.path.parents[1] / SEALS
 
 
-def _entries(path: Path, run_id: str) -> Iterator[dict[str, Any]]:
-    """Give the lines of a list that name the run; an unreadable one of them is an empty entry."""
-    if not path.is_file():
-        return
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        if run_id not in line:
-            continue
-        try:
-            item = json.loads(line)
-        except json.JSONDecodeError:
-            item = {}
-        yield item if isinstance(item, dict) else {}
+def _entries(run: RunDirectory) -> Iterator[tuple[int, dict[str, Any] | None]]:
+    """Give number and object of the lines of the list of seals that name the run; None for a damaged one of them."""
+    for number, line, item in lines_of(_list_of(run)):
+        if run.run_id in line:
+            yield number, item
 
 
 def _moment(text: str) -> datetime | None:
