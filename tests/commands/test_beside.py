@@ -63,7 +63,7 @@ def test_a_process_that_is_killed_before_it_is_asked_is_told_likewise() -> None:
         process = psutil.Process(other)
         process.terminate()
         psutil.wait_procs([process], timeout=60)
-        with pytest.raises(StageLostError, match="plumbline refuse RUN_DIR"):
+        with pytest.raises(StageLostError, match="the process of refuse was killed"):
             beside.call(refuse, "raw/a")
 
 
@@ -90,7 +90,7 @@ def test_it_does_not_outlive_the_first_process(number: signal.Signals) -> None:
 
 
 def test_a_killed_process_is_told_and_can_be_repeated() -> None:
-    with Beside() as beside, pytest.raises(StageLostError, match="plumbline die RUN_DIR"):
+    with Beside() as beside, pytest.raises(StageLostError, match="the process of die was killed"):
         beside.call(die)
 
 

@@ -56,11 +56,11 @@ class Beside:
             return lost
 
     def result(self, started: Future[T], name: str) -> T:
-        """Wait for what `start` began; `name` is the command that repeats it."""
+        """Wait for what `start` began; `name` is what was begun."""
         try:
             return started.result()
         except BrokenExecutor:
-            raise StageLostError(f"the process of {name} was killed; `plumbline {name} RUN_DIR` repeats it") from None
+            raise StageLostError(f"the process of {name} was killed") from None
 
 
 def _begin(parent: int) -> None:
