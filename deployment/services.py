@@ -103,6 +103,8 @@ def up() -> int:
         print(_addresses())
         return 0
     airflow_port, mlflow_port = _port("AIRFLOW_PORT", 8080), _port("MLFLOW_PORT", 5000)
+    if airflow_port == mlflow_port:
+        raise SystemExit(f"AIRFLOW_PORT and MLFLOW_PORT are both {airflow_port}: choose another for one of them")
     home = airflow_home()
     logs = home / "logs"
     logs.mkdir(parents=True, exist_ok=True)

@@ -99,6 +99,16 @@ def test_a_port_in_use_is_named_with_its_variable(monkeypatch: pytest.MonkeyPatc
             services._port("AIRFLOW_PORT", 8080)
 
 
+def test_two_services_do_not_share_a_port(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    for variable in ("AIRFLOW_PORT", "MLFLOW_PORT"):
+        monkeypatch.setenv(variable, port)
+    with pytest.raises(SystemExit, match=f"are both {port}"):
+        services.up()
+
+
 @pytest.mark.parametrize("text", ["", "x", "0", "70000", "-1"])
 def test_what_is_no_port_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_PORT", text)
