@@ -25,6 +25,7 @@ from plumbline.reports.findings import Finding, find, told_suspicions
 from plumbline.reports.news import Since, since_previous
 from plumbline.reports.wording import clean, plural, shortened
 from plumbline.tracking.cost import cost
+from plumbline.tracking.derived_seal import remedy
 from plumbline.tracking.judged_run import (
     LAUNCHES,
     MEASUREMENTS,
@@ -122,7 +123,7 @@ def _refusal(run: RunDirectory, reason: str) -> Message:
     title = f"{head}: {cluster} {suite} {_day(run.run_id)}, the verdict can't be trusted"
     lines = [
         head, f"Cluster {cluster}, suite {suite}, run {run.run_id}", "", f"The verdict can't be trusted: {reason}", "",
-        f"Judge it again from its evidence: plumbline judge {run.run_id}", f"Run directory: {run.path}",
+        f"What helps: {remedy(run)}", f"Run directory: {run.path}",
     ]  # fmt: skip
     page = "".join(f"<p>{html.escape(clean(line))}</p>" for line in lines if line)
     return Message(

@@ -28,12 +28,14 @@ from plumbline.execution.plan import make_plan, plan_data
 from plumbline.suites.suite import Baseline, Suite, load_suite
 from plumbline.tracking.approvals import approvable, approve, standing_approval
 from plumbline.tracking.derived_seal import (
+    PAGE,
     WRITTEN_LATER,
     contradiction,
     judgement,
     refuse_changed,
     refuse_rejudged,
     refuse_taken_back,
+    refuse_unfinished,
     taken_back_by,
 )
 from plumbline.tracking.run_directory import RunDirectory, link_latest, misplaced, new_run_id, run_time
@@ -254,15 +256,16 @@ def _results_of(run: RunDirectory) -> Path:
 
 
 def judge(run_dir: Path) -> dict[str, Any]:
-    """Read, derive and validate; write derived/ and give verdict.json's content. Raises OutputError when unsealed.
+    """Read, derive and validate; write derived/ and give verdict.json's content.
 
     The evidence is sealed, so what an earlier judge wrote of it stays true of its judge, and stays until this one has
     finished. One that ends otherwise takes it away: an open gate never outlasts a judge that says it can't judge. Of
     two at once the second waits for the first.
+    Raises OutputError for a run that is unfinished, or pruned: what was derived of that one is all that is left.
     """
     run = RunDirectory.open(run_dir)
-    if not run.sealed:
-        raise OutputError("the run is unfinished: it has no manifest", source=run.run_id)
+    refuse_unfinished(run)
+    run.refuse_pruned()
     run_time(run.run_id)  # before anything is touched: a folder that was renamed is no judge's failure
     with run.derived_anew("mlflow.json") as anew:
         from plumbline.validation.judging import judge_run  # noqa: PLC0415 - imports great_expectations
@@ -273,13 +276,20 @@ def judge(run_dir: Path) -> dict[str, Any]:
 
 
 def report(run_dir: Path) -> Path:
-    """Write derived/report.html and findings.json; give the report's path."""
+    """Write derived/report.html and findings.json; give the report's path.
+
+    The page of a pruned run stays as it is: it quotes raw output that another one could not.
+    Raises OutputError for a run that is unfinished, or whose evidence or verdict is not what was judged.
+    """
     from plumbline.reports.report import write_report  # noqa: PLC0415
+    from plumbline.tracking.judged_run import why_untrusted  # noqa: PLC0415
 
     run = RunDirectory.open(run_dir)
     with run.derived_locked():
         refuse_changed(run, *WRITTEN_LATER)
         refuse_taken_back(run)
+        if run.pruned and why_untrusted(run, *PAGE) is None:
+            return run.derived / PAGE[0]
         path = write_report(run)
         run.write_provenance(code_version())
     return path
@@ -317,10 +327,12 @@ def track(run_dir: Path, tracking_uri: str | None = None) -> str:
 def gate(run_dir: Path) -> GateResult:
     """Read the gate's word from verdict.json.
 
-    Raises OutputError when the run is not judged, derived/ is not what its judge wrote of this evidence, or the word is
-    open and evidence has changed since. Raw output that is gone (`plumbline prune`) takes nothing back.
+    Raises OutputError when the run is unfinished or not judged, derived/ is not what its judge wrote of this evidence,
+    or the word is open and evidence has changed or is missing since. Raw output that `plumbline prune` deleted, and
+    noted, takes nothing back.
     """
     run = RunDirectory.open(run_dir)
+    refuse_unfinished(run)
     data = run.read_derived("verdict.json")
     problems = list(run.problems())
     own = [p for p in problems if p["path"] in ("derived/verdict.json", "derived/provenance.json")]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.commands.command_line import edit_to_open, run
@@ -13,6 +15,8 @@ from tests.run_builder import build_run, rewrite_json
 from plumbline.commands.running import print_verdict
 from plumbline.errors import ExitCode
 from plumbline.model import Code, Origin, Verdict, verdict
+from plumbline.tracking.run_directory import RunDirectory
+from plumbline.validation.seals import note_seal
 
 
 def test_two_runs_are_compared(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -143,14 +147,130 @@ def test_a_closed_gate_that_gives_no_reason_is_not_approved(results: Path, capsy
     assert "its gate is closed;" in err
 
 
-def test_prune_drops_raw_output_and_verify_says_so(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    old = build_run(results, cluster="local", when=datetime.now(UTC) - timedelta(days=100))
-    young = build_run(results, cluster="local", when=datetime.now(UTC) - timedelta(days=1))
-    assert run(capsys, "prune", "--raw-older-than", "90d", "--dry-run")[0] == ExitCode.OK
-    assert (old.evidence / "raw").is_dir()
+# -- prune -----------------------------------------------------------------------------------------------------------
+
+
+def aged(results: Path, days: int, **changes: Any) -> RunDirectory:
+    return build_run(results, cluster="local", nodes=1, when=datetime.now(UTC) - timedelta(days=days), **changes)
+
+
+def test_prune_drops_raw_output_and_verify_tells_it_from_a_loss(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old, young = aged(results, 100), aged(results, 1)
+    code, dry, _ = run(capsys, "prune", "--raw-older-than", "90d", "--dry-run")
+    assert code == ExitCode.OK and f"{old.run_id}: 0.0 MB would go" in dry and "1 run, 0.0 MB would be freed" in dry
+    assert (old.evidence / "raw").is_dir() and not (old.path / "pruned.json").exists()
+    count = old.sealed_raw()[0]
+    code, out, _ = run(capsys, "prune", "--raw-older-than", "90d")
+    assert (code, out) == (ExitCode.OK, dry.replace(" would go", "").replace("would be ", ""))
+    assert not (old.evidence / "raw").exists() and (young.evidence / "raw").is_dir()
+    assert run(capsys, "prune", "--raw-older-than", "90d")[1] == "0 runs, 0.0 MB freed\n"
+    code, out, err = run(capsys, "verify", str(old.path))
+    assert (code, out) == (ExitCode.OK, "")
+    record = json.loads((old.path / "pruned.json").read_text())
+    assert f"{old.run_id}: {count} raw files (0.0 MB) pruned at {record['pruned_at']} by Plumbline 0.1.0\n" in err
+    assert f"as sealed: {old.sealed_counts()[0]} files of evidence/" in err
+    lost = next((old.evidence / "records").glob("*.json"))
+    lost.unlink()
+    code, out, err = run(capsys, "verify", str(old.path))
+    assert code == ExitCode.CLOSED and f"{count} raw files" in err
+    assert [json.loads(line) for line in out.splitlines()] == [
+        {"problem": "missing", "path": f"evidence/records/{lost.name}"}
+    ]
+
+
+def test_prune_keeps_what_somebody_decided_on_and_what_is_not_whole(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    decided, changed, opened, unfinished, unread, fine = (aged(results, days, seed=days) for days in range(100, 106))
+    decided.add_decision({"kind": "approve_baseline", "by": "ann"})
+    victim = next((changed.evidence / "raw").rglob("stdout"))
+    victim.write_text("9")
+    note_seal(opened)
+    opened.evidence.joinpath("manifest.json").write_text(json.dumps(opened.read_evidence("manifest"), indent=2))
+    opened.write_provenance({"version": "0.1.0"})
+    (unfinished.evidence / "manifest.json").unlink()
+    (unread.path / "decisions.jsonl").write_text("{")
+    for more in (["--dry-run"], []):
+        code, out, _ = run(capsys, "prune", "--raw-older-than", "90d", *more)
+        assert code == ExitCode.OK
+        for made, reason in (
+            (decided, "kept, a decision rests on it"),
+            (changed, f"kept, evidence/{victim.relative_to(changed.evidence).as_posix()} is changed"),
+            (opened, "kept, it was sealed at"),
+            (unfinished, "kept, it is unfinished"),
+            (unread, "kept, "),
+        ):
+            assert f"{made.run_id}: {reason}" in out
+            assert (made.evidence / "raw").is_dir() and not made.pruned
+        assert "1 run, " in out
+    assert fine.pruned
+
+
+def test_the_rest_of_an_interrupted_prune_goes_with_the_next(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old = aged(results, 100)
     assert run(capsys, "prune", "--raw-older-than", "90d")[0] == ExitCode.OK
-    assert not (old.evidence / "raw").exists()
-    assert (young.evidence / "raw").is_dir()
-    code, out, _ = run(capsys, "verify", str(old.path))
-    assert code == ExitCode.CLOSED
-    assert {json.loads(line)["problem"] for line in out.splitlines()} == {"missing"}
+    (old.path / ".pruned.tmp" / "a.a1").mkdir(parents=True)
+    assert run(capsys, "prune", "--raw-older-than", "90d", "--dry-run")[0] == ExitCode.OK
+    assert (old.path / ".pruned.tmp").is_dir()
+    out = run(capsys, "prune", "--raw-older-than", "90d")[1]
+    assert f"{old.run_id}: what an interrupted prune had left is deleted" in out
+    assert not (old.path / ".pruned.tmp").exists()
+
+
+def test_a_pruned_run_is_compared_and_listed_but_not_judged_approved_or_resumed(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old, young = aged(results, 100, seed=1), aged(results, 1, seed=2)
+    looks = (
+        ("compare", old.run_id, young.run_id),
+        ("history", "fio/read_iops"),
+        ("list", "runs", "--json"),
+        ("status", "--max-age", "200d"),
+    )
+    before = [run(capsys, *words) for words in looks]
+    assert {code for code, _, _ in before} == {ExitCode.OK}
+    run(capsys, "prune", "--raw-older-than", "90d")
+    assert old.pruned
+    assert [run(capsys, *words)[:2] for words in looks[:3]] == [told[:2] for told in before[:3]]
+    verdict = (old.derived / "verdict.json").read_bytes()
+    for words in (
+        ("judge", old.run_id),
+        ("approve", old.run_id, "--by", "ann"),
+        ("run", "--resume", old.run_id),
+    ):
+        code, _, err = run(capsys, *words)
+        assert code == ExitCode.UNREADABLE and "its raw output is pruned" in err
+    assert (old.derived / "verdict.json").read_bytes() == verdict and old.decisions() == []
+    assert not list((results / "local").glob("*lock*"))
+
+
+# -- unfinished runs -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words", [["judge"], ["report"], ["approve", "--by", "ann"], ["approve", "--by", "ann", "--revoke"], ["track"]]
+)
+def test_an_interrupted_run_is_said_to_be_gone_on_with(
+    results: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    made = build_run(results, nodes=1)
+    (made.evidence / "manifest.json").unlink()
+    shutil.rmtree(made.derived)
+    code, out, err = run(capsys, words[0], made.run_id, *words[1:])
+    assert (code, out) == (ExitCode.UNREADABLE, "")
+    assert f"the run is unfinished; `plumbline run --resume {made.run_id}` goes on with it" in err
+    assert f"plumbline judge {made.run_id}" not in err and not (made.path / "decisions.jsonl").exists()
+
+
+@pytest.mark.parametrize("words", [["judge"], ["report"], ["approve", "--by", "ann"], ["track"]])
+def test_a_judged_run_without_its_seal_is_not_gone_on_with(
+    results: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    made = build_run(results, nodes=1)
+    (made.evidence / "manifest.json").unlink()
+    code, _, err = run(capsys, words[0], made.run_id, *words[1:])
+    assert code == ExitCode.UNREADABLE
+    assert "evidence/manifest.json is gone since it was judged" in err and "--resume" not in err
+    assert (made.derived / "verdict.json").is_file()

@@ -25,7 +25,10 @@ def test_an_open_gate_needs_the_evidence_as_it_was_judged(run: RunDirectory):
     with pytest.raises(OutputError, match="changed since it was judged"):
         stages.gate(run.path)
     raw.unlink()
-    assert stages.gate(run.path).open  # pruned
+    with pytest.raises(OutputError, match="stdout is missing since it was judged"):
+        stages.gate(run.path)
+    raw.write_text(text)
+    assert stages.gate(run.path).open
     next((run.evidence / "records").glob("*.json")).unlink()
     with pytest.raises(OutputError, match="missing since it was judged"):
         stages.gate(run.path)

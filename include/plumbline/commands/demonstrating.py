@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from plumbline.commands.beside import Beside
 from plumbline.errors import ConfigError, ExitCode
 from plumbline.simulation.faults import Scenario, active_faults, load_scenario
 from plumbline.simulation.planting import check_faults
+from plumbline.tracking.pruning import prune
 from plumbline.tracking.run_directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -122,7 +122,8 @@ def _finish(beside: Beside, writing: Future[None] | None, run: RunDirectory | No
     if writing is not None:
         beside.result(writing, "demo")
     if run is not None and run.read_derived("verdict.json")["gate"] == "open":
-        shutil.rmtree(run.evidence / "raw", ignore_errors=True)
+        with run.derived_locked():
+            prune(run)
 
 
 def _write(run_dir: Path) -> None:

@@ -64,7 +64,8 @@ def add_commands(commands: Commands[argparse.ArgumentParser]) -> None:
         "verify",
         help="check a run's evidence against its seal",
         description="Print one JSON line a problem (missing, changed, extra, unsealed, stale_derived); exit 1 if any. "
-        "Without any, say on stderr how many files are as they were sealed.",
+        "Without any, say on stderr how many files are as they were sealed. Raw output that `plumbline prune` deleted "
+        "is no problem: stderr says how many files and when.",
     )
     verify.add_argument("run_dir", metavar="RUN_DIR", help=RUN_HELP)
     verify.set_defaults(run=_verify)
@@ -316,6 +317,8 @@ def _verify(chosen: argparse.Namespace) -> int:
         problems.append({"problem": "changed", "path": f"evidence/{MANIFEST}"})
     for problem in problems:
         print(json.dumps(problem))
+    if pruning := run.pruning():
+        print(f"{run.run_id}: {pruning}", file=sys.stderr)
     if problems:
         return ExitCode.CLOSED
     evidence, derived = run.sealed_counts()

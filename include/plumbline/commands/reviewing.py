@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import sys
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,11 +15,15 @@ from plumbline.clusters.profile import load_profile
 from plumbline.commands.inspecting import parse_age
 from plumbline.commands.run_names import RUN_HELP, named_run
 from plumbline.configuration import document_names
-from plumbline.errors import ConfigError, ExitCode, near_match
+from plumbline.errors import ConfigError, ExitCode, OutputError, near_match
 from plumbline.model import Origin
 from plumbline.suites.suite import suite_folders
+from plumbline.tracking import prune_record
 from plumbline.tracking.judged_run import VERDICT
-from plumbline.tracking.run_directory import find_runs, run_time
+from plumbline.tracking.prune_record import Pruning
+from plumbline.tracking.pruning import prune
+from plumbline.tracking.run_directory import RunDirectory, all_runs, run_time
+from plumbline.validation.seals import seal_problems
 
 Commands = argparse._SubParsersAction  # the type has no public name
 
@@ -68,8 +72,10 @@ def add_commands(commands: Commands[argparse.ArgumentParser]) -> None:
     prune = commands.add_parser(
         "prune",
         help="delete raw output of old runs; measurements, verdicts and the manifest stay",
-        description="Delete evidence/raw of runs older than the age. What was deleted stays named in the manifest, so "
-        "`verify` reports it as missing. Runs with a decision are kept whole.",
+        description="Delete evidence/raw of runs older than the age, for good: such a run can't be judged again or "
+        "approved, and its verdict stands. pruned.json in the run's directory keeps when and how much, so that "
+        "`verify` can tell it from a loss. Runs with a decision are kept whole, and so are those that are unfinished, "
+        "not judged, or not as sealed.",
     )
     prune.add_argument("--cluster", default="local", help="cluster profile: a name or a YAML file (default: local)")
     prune.add_argument("--raw-older-than", required=True, metavar="AGE", help="such as 90d")
@@ -160,18 +166,30 @@ def _approve(chosen: argparse.Namespace) -> int:
 def _prune(chosen: argparse.Namespace) -> int:
     least = parse_age(chosen.raw_older_than)
     profile = load_profile(chosen.cluster)
-    freed = count = 0
-    for run in find_runs(stages.results_directory(profile), profile.name):
-        raw = run.evidence / "raw"
-        if datetime.now(UTC) - run_time(run.run_id) < least or not raw.is_dir():
+    gone: list[Pruning] = []
+    for run in all_runs(stages.results_directory(profile), profile.name):
+        if datetime.now(UTC) - run_time(run.run_id) < least:
             continue
-        if run.decisions():
-            print(f"{run.run_id}: kept, a decision rests on it")
-            continue
-        size = sum(path.stat().st_size for path in raw.rglob("*") if path.is_file())
-        print(f"{run.run_id}: {size / 1e6:.1f} MB{' would go' if chosen.dry_run else ''}")
-        if not chosen.dry_run:
-            shutil.rmtree(raw)
-        freed, count = freed + size, count + 1
-    print(f"{plural(count, 'run')}, {freed / 1e6:.1f} MB{' would be freed' if chosen.dry_run else ' freed'}")
+        with nullcontext() if chosen.dry_run else run.derived_locked():
+            if not chosen.dry_run and prune_record.sweep(run.path):
+                print(f"{run.run_id}: what an interrupted prune had left is deleted")
+            if not (run.evidence / "raw").is_dir():
+                continue
+            try:
+                _refuse_decided(run)
+                gone.append(prune(run, dry_run=chosen.dry_run))
+            except OutputError as error:
+                print(f"{run.run_id}: kept, {error}")
+                continue
+        print(f"{run.run_id}: {gone[-1].size_bytes / 1e6:.1f} MB{' would go' if chosen.dry_run else ''}")
+    freed = sum(one.size_bytes for one in gone)
+    print(f"{plural(len(gone), 'run')}, {freed / 1e6:.1f} MB{' would be freed' if chosen.dry_run else ' freed'}")
     return ExitCode.OK
+
+
+def _refuse_decided(run: RunDirectory) -> None:
+    """Raise OutputError for a run that somebody decided on, or whose seal is not its first."""
+    if run.decisions():
+        raise OutputError("a decision rests on it")
+    if problem := next(seal_problems(run), None):
+        raise OutputError(problem)

@@ -29,11 +29,26 @@ def named_run(text: str) -> RunDirectory:
         return run if path.name != LATEST else _told(text, run)
     if word == LATEST and colon:
         return _told(text, _newest(where))
-    if text == LATEST and (default_results() / LATEST).is_dir():
-        return _told(text, RunDirectory.open(default_results() / LATEST))
+    if text == LATEST and (found := _linked(default_results()) or _last(_finished(default_results()))):
+        return _told(text, found)
     if path.exists():
         raise ConfigError(f"{text} is a file; {_FORMS}")
+    if text == LATEST:
+        raise ConfigError(f"{LATEST}: no finished run below {default_results()}")
     return _by_id(text)
+
+
+def _linked(results: Path) -> RunDirectory | None:
+    """Give the run that results/latest links to; None where no link is, or it leads to no finished run."""
+    link = results / LATEST
+    if not (link.is_symlink() and link.is_dir()):
+        return None
+    run = RunDirectory(link)
+    return run if RUN_ID.match(run.run_id) and run.sealed else None
+
+
+def _last(runs: list[RunDirectory]) -> RunDirectory | None:
+    return max(runs, key=lambda run: run.run_id, default=None)
 
 
 def _told(text: str, run: RunDirectory) -> RunDirectory:
@@ -52,12 +67,13 @@ def _newest(where: str) -> RunDirectory:
         cluster = profile.name
     finished = [run for folder in folders for run in _finished(folder)]
     found = [run for run in finished if _place(run)[0] == cluster and suite in ("", _place(run)[1])]
-    if not found:
+    newest = _last(found)
+    if newest is None:
         suites = {_place(run)[1] for run in finished if _place(run)[0] == cluster}
         near = near_match(suite, suites) if suites else near_match(cluster, {_place(run)[0] for run in finished})
         below = " or ".join(sorted(map(str, folders)))
         raise ConfigError(f"{LATEST}:{where}: no finished run of {where or 'no cluster'} below {below}{near}")
-    return max(found, key=lambda run: run.run_id)
+    return newest
 
 
 def _finished(results: Path) -> list[RunDirectory]:

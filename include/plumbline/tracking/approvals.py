@@ -10,7 +10,7 @@ from typing import Any
 
 from plumbline.errors import ConfigError, OutputError
 from plumbline.model import Code
-from plumbline.tracking.derived_seal import WRITTEN_LATER, refuse_changed
+from plumbline.tracking.derived_seal import WRITTEN_LATER, refuse_changed, refuse_unfinished
 from plumbline.tracking.run_directory import RunDirectory
 
 
@@ -31,11 +31,14 @@ def approve(run_dir: Path, *, by: str, comment: str, kind: str = "approve_baseli
     A run becomes part of the baseline when its gate is open, whatever warnings it has, or when nothing but a missing
     baseline closes it: an acceptance, which blocks warnings, could never have a first one otherwise. Of a run that is
     approved the standing decision is given, and none is added.
-    Raises ConfigError for any other run, OutputError where evidence or verdict is not what was sealed.
+    Raises ConfigError for any other run, OutputError where evidence or verdict is not what was sealed, or is pruned.
     """
     run = RunDirectory.open(run_dir)
+    refuse_unfinished(run)
     if kind == "approve_baseline":
         refuse_changed(run, *WRITTEN_LATER)
+        if run.pruned:
+            raise OutputError("its raw output is pruned: a baseline needs its evidence whole", source=run.run_id)
         if problem := next((p for p in run.problems() if p["path"].startswith("evidence/")), None):
             raise OutputError(f"{problem['path']} is {problem['problem']} since the seal", source=run.run_id)
     data = run.read_derived("verdict.json")

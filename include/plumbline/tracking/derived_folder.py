@@ -10,7 +10,7 @@ import errno
 import fcntl
 import os
 import secrets
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from shutil import copyfile, rmtree
@@ -42,13 +42,16 @@ def locked(run: Path) -> Iterator[bool]:
 
 
 @contextmanager
-def replaced(run: Path, derived: Path, kept: Collection[str] = ()) -> Iterator[Path]:
+def replaced(
+    run: Path, derived: Path, kept: Collection[str] = (), stands: Callable[[], bool] = lambda: False
+) -> Iterator[Path]:
     """Give an empty folder beside the run's `derived`, which it replaces when the block ends well.
 
     Until then everybody reads the old results, complete and sealed; a process that is killed leaves either them or
     the new ones, and a hidden folder that nobody reads and the next call sweeps away. Whatever else ends the block,
     or hinders its beginning, takes the old results away, and so does not leave their word standing as the outcome:
-    an error, a time limit, a person. `kept` names files that are taken over. derived/ is locked all the while.
+    an error, a time limit, a person; but not when `stands` then says that they can't be computed again. `kept` names
+    files that are taken over. derived/ is locked all the while.
     """
     aside = run / _ASIDE.format(secrets.token_hex(4))
     with ExitStack() as lock:
@@ -63,7 +66,8 @@ def replaced(run: Path, derived: Path, kept: Collection[str] = ()) -> Iterator[P
             _sync(aside)
             swap(aside, derived)
         except BaseException:
-            _forget(derived, kept)
+            if not stands():
+                _forget(derived, kept)
             raise
         finally:
             rmtree(aside, ignore_errors=True)

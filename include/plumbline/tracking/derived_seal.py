@@ -6,14 +6,16 @@ A seal written over what somebody edited, or over another judge's files, would m
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from plumbline.errors import OutputError, TrackingError
 from plumbline.model import VerdictKind
 from plumbline.suites.suite import ALWAYS_BLOCKING
 from plumbline.tracking.run_directory import RunDirectory
 
-WRITTEN_LATER = ("report.html", "findings.json", "mlflow.json")
+PAGE = ("report.html", "findings.json")
+"""The files that `report` writes."""
+WRITTEN_LATER = (*PAGE, "mlflow.json")
 _JUDGED = ("measurements.parquet", "verdicts.parquet", "gx.json", "launches.json")
 """The files of derived/ that a judge does not write, and those that it writes beside verdict.json."""
 
@@ -40,16 +42,27 @@ def refuse_rejudged(run: RunDirectory, earlier: Mapping[str, Any]) -> None:
         raise TrackingError(what)
 
 
+def refuse_unfinished(run: RunDirectory) -> None:
+    """Raise OutputError for a run without a manifest: nothing can be said of it before its launches have ended."""
+    if run.sealed:
+        return
+    if (run.derived / "verdict.json").is_file():
+        what = "the run is unfinished: evidence/manifest.json is gone since it was judged"
+    else:
+        what = f"the run is unfinished; `plumbline run --resume {run.run_id}` goes on with it"
+    raise OutputError(what, source=run.run_id)
+
+
 def refuse_changed(run: RunDirectory, *rewritten: str) -> None:
     """Hold derived/ against its seal before the seal is written anew, or an edited verdict would be sealed with it.
 
     `rewritten` names the files that the stage itself, or one that was stopped, writes. Raises OutputError.
     """
+    refuse_unfinished(run)
     own = {f"derived/{name}" for name in rewritten}
     for problem in run.problems(evidence=False):
         if problem["path"] not in own and problem["problem"] != "extra":
-            what = f"{problem['path']} is {problem['problem']} since it was judged; plumbline judge {run.run_id}"
-            raise OutputError(what, source=run.run_id)
+            _refuse(run, problem)
 
 
 def refuse_taken_back(run: RunDirectory) -> None:
@@ -57,18 +70,25 @@ def refuse_taken_back(run: RunDirectory) -> None:
     if run.read_derived("verdict.json").get("gate") != "open":
         return
     if touched := taken_back_by(run.problems()):
-        what = f"{touched['path']} is {touched['problem']} since it was judged; plumbline judge {run.run_id}"
-        raise OutputError(what, source=run.run_id)
+        _refuse(run, touched)
 
 
 def taken_back_by(problems: Iterable[Mapping[str, str]]) -> Mapping[str, str] | None:
-    """Give the first problem that takes an open gate back: evidence that changed, but for raw output that is gone."""
-    return next(filter(_takes_back, problems), None)
+    """Give the first problem that takes an open gate back: evidence that changed or is gone."""
+    return next((problem for problem in problems if problem["path"].startswith("evidence/")), None)
 
 
-def _takes_back(problem: Mapping[str, str]) -> bool:
-    pruned = problem["problem"] == "missing" and problem["path"].startswith("evidence/raw/")
-    return problem["path"].startswith("evidence/") and not pruned
+def remedy(run: RunDirectory) -> str:
+    """Say what helps where derived/ and evidence don't agree."""
+    if run.pruned:
+        return "its raw output is pruned, so that it can't be judged again"
+    return f"plumbline judge {run.run_id}"
+
+
+def _refuse(run: RunDirectory, problem: Mapping[str, str]) -> NoReturn:
+    lost = problem["problem"] == "missing" and problem["path"].startswith("evidence/")
+    helps = "put it back: judged without it, the run is INVALID" if lost and not run.pruned else remedy(run)
+    raise OutputError(f"{problem['path']} is {problem['problem']} since it was judged; {helps}", source=run.run_id)
 
 
 def contradiction(verdict: Mapping[str, Any]) -> str | None:

@@ -4,6 +4,7 @@ results/<cluster>/<suite>/<run_id>/
   evidence/   plan profile suite references environment .json, records/, raw/, manifest.json (written last)
   derived/    measurements.parquet verdicts.parquet verdict.json gx.json findings.json report.html provenance.json
   decisions.jsonl   append-only sign-offs, each with the manifest's digest
+  pruned.json       where raw/ was let go by `plumbline prune`: when, how much, and the manifest's digest
   .derived.lock     empty; locked by whoever changes derived/
 """
 
@@ -28,11 +29,14 @@ from plumbline.model import RunRecord, run_record
 from plumbline.suites.suite import Suite
 from plumbline.tracking import derived_folder
 from plumbline.tracking.json_lines import append_line, lines_of
+from plumbline.tracking.prune_record import Pruning, is_pruned, read_record
 
 RUN_ID = re.compile(r"^\d{8}T\d{6}Z-[0-9a-f]{6}$")
 MANIFEST = "manifest.json"
 PROVENANCE = "provenance.json"
 DECISIONS = "decisions.jsonl"
+_RAW = "raw/"
+"""How the manifest's names of raw output begin."""
 
 
 def new_run_id(now: datetime | None = None) -> str:
@@ -189,10 +193,13 @@ class RunDirectory:
     def derived_anew(self, *kept: str) -> Iterator[RunDirectory]:
         """Give the run with an empty derived/ beside the old one, which it replaces when the block ends well.
 
-        `kept` names files that are taken over. See derived_folder.replaced for what a block that fails leaves.
+        `kept` names files that are taken over. See derived_folder.replaced for what a block that fails leaves. A pruned
+        run keeps what it has: there is nothing to derive it from again. Raises OutputError for one.
         """
-        with derived_folder.replaced(self.path, self.derived, kept) as aside:
+        with derived_folder.replaced(self.path, self.derived, kept, lambda: self.pruned) as aside:
+            self.refuse_pruned()
             yield RunDirectory(self.path, aside)
+            self.refuse_pruned()  # on a file system without locks raw output can go meanwhile
 
     def write_provenance(self, code: Mapping[str, Any]) -> None:
         """Bind derived/ to the evidence that it came from: manifest digest, code version, digest of each file."""
@@ -228,12 +235,43 @@ class RunDirectory:
                 found.append(item)
         return found
 
+    # -- pruning -------------------------------------------------------------------------------------------------
+
+    @property
+    def pruned(self) -> bool:
+        """Whether raw output was let go, so that the run can't be judged again."""
+        return is_pruned(self.path)
+
+    def pruning(self) -> Pruning | None:
+        """Give the record that covers the absent raw output, None without one.
+
+        A record that is damaged, or was made on another seal, covers nothing; nor does any while raw/ is there.
+        """
+        try:
+            record = read_record(self.path) if self.pruned and self.sealed else None
+        except OutputError:
+            return None
+        return record if record is not None and record.manifest_sha256 == self.manifest_sha256() else None
+
+    def refuse_pruned(self) -> None:
+        """Raise OutputError for a run whose raw output was let go: nothing is left to judge it from."""
+        if self.pruned:
+            when = f": {told}" if (told := self.pruning()) else ""
+            what = f"its raw output is pruned{when}; nothing is left to judge it from, and the verdict of then stands"
+            raise OutputError(what, source=self.run_id)
+
+    def sealed_raw(self) -> tuple[int, int]:
+        """Give how many files of evidence/raw have a seal, and their bytes. Raises OutputError."""
+        sizes = [size for name, (_, size) in self._listed().items() if name.startswith(_RAW)]
+        return len(sizes), sum(sizes)
+
     # -- verification --------------------------------------------------------------------------------------------
 
     def problems(self, *, evidence: bool = True) -> Iterator[dict[str, str]]:
         """Compare the run with its seals: missing, changed, extra, unsealed or stale_derived, one item a problem.
 
         Without `evidence` its files are not read, which may be many gigabytes: only derived/ is held against its seal.
+        Raw output that `pruning` covers is no problem.
         """
         if not self.sealed:
             yield {"problem": "unsealed", "path": f"evidence/{MANIFEST}"}
@@ -242,18 +280,27 @@ class RunDirectory:
         yield from self._derived_problems()
 
     def sealed_counts(self) -> tuple[int, int]:
-        """Give how many files of evidence/ and of derived/ have a seal, the seals themselves left out."""
-        evidence = _read_json(self.evidence / MANIFEST)["files"]
+        """Give how many files of evidence/ and of derived/ have a seal: neither the seals nor what is pruned."""
+        evidence = len(self._listed()) - (self.sealed_raw()[0] if self.pruning() else 0)
         judged = (self.derived / PROVENANCE).is_file()
-        return len(evidence), len(_read_json(self.derived / PROVENANCE)["files"]) if judged else 0
+        return evidence, len(_read_json(self.derived / PROVENANCE)["files"]) if judged else 0
+
+    def _listed(self) -> dict[str, tuple[str, int]]:
+        """Give digest and bytes of every file that the manifest lists. Raises OutputError."""
+        files = _read_json(self.evidence / MANIFEST)
+        try:
+            return {name: (entry["sha256"], int(entry["size_bytes"])) for name, entry in files["files"].items()}
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise OutputError(f"damaged: {error!r}", source=MANIFEST) from None
 
     def _evidence_problems(self) -> Iterator[dict[str, str]]:
         try:
-            listed = _read_json(self.evidence / MANIFEST)["files"]
-            digests = {name: entry["sha256"] for name, entry in listed.items()}
-        except (OutputError, KeyError, TypeError, AttributeError):
+            digests = {name: digest for name, (digest, _) in self._listed().items()}
+        except OutputError:
             yield {"problem": "changed", "path": f"evidence/{MANIFEST}"}
             return
+        if self.pruning():
+            digests = {name: digest for name, digest in digests.items() if not name.startswith(_RAW)}
         present = {p.relative_to(self.evidence).as_posix() for p in _files(self.evidence)}
         for name in sorted(set(digests) | present):
             path = f"evidence/{name}"
@@ -266,9 +313,11 @@ class RunDirectory:
 
     def _derived_problems(self) -> Iterator[dict[str, str]]:
         present = {p.name for p in _files(self.derived)} if self.derived.is_dir() else set()
-        if not present:
-            return
         path = f"derived/{PROVENANCE}"
+        if not present:
+            if self.pruned:  # of any other run it can be computed again
+                yield {"problem": "missing", "path": path}
+            return
         try:
             provenance = _read_json(self.derived / PROVENANCE)
             files, manifest = dict(provenance["files"]), provenance["manifest_sha256"]
@@ -319,13 +368,18 @@ def misplaced(run: RunDirectory, verdict: Mapping[str, Any]) -> str | None:
 
 def find_runs(results: Path, cluster: str, suite: str | None = None) -> list[RunDirectory]:
     """Give the finished runs of a cluster, oldest first; unfinished ones are not runs yet."""
+    return [run for run in all_runs(results, cluster, suite) if run.sealed]
+
+
+def all_runs(results: Path, cluster: str, suite: str | None = None) -> list[RunDirectory]:
+    """Give the runs of a cluster, finished or not, oldest first."""
     folders = [results / cluster / suite] if suite else sorted((results / cluster).glob("*"))
     runs = [
         RunDirectory(path)
         for folder in folders
         if folder.is_dir()
         for path in folder.iterdir()
-        if RUN_ID.match(path.name) and (path / "evidence" / MANIFEST).is_file()
+        if RUN_ID.match(path.name) and (path / "evidence").is_dir()
     ]
     return sorted(runs, key=lambda run: run.run_id)
 
