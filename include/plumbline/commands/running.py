@@ -22,6 +22,7 @@ from plumbline.configuration import project_root
 from plumbline.errors import ConfigError, ExitCode, OutputError, PlumblineError, StageLostError, TrackingError
 from plumbline.reports.terminal import terminal_width, verdict_lines
 from plumbline.suites.suite import SETTINGS, parse_settings
+from plumbline.tracking.derived_seal import refuse_unfinished, remedy
 from plumbline.tracking.run_directory import RunDirectory
 
 Commands = argparse._SubParsersAction  # the type has no public name
@@ -105,6 +106,7 @@ def _run(chosen: argparse.Namespace) -> int:
         if chosen.set:
             raise ConfigError(f"--set {chosen.set[0]}: a resumed run keeps the settings that it was planned with")
         run = named_run(chosen.resume)
+        run.refuse_pruned()
         stages.take(run.profile(), run.path.parents[2], run.run_id, "cli resumed", os.getpid())
     else:
         run = stages.prepare(
@@ -229,7 +231,8 @@ def _report(chosen: argparse.Namespace) -> int:
 def _track(chosen: argparse.Namespace) -> int:
     run = named_run(chosen.run_dir)
     if not (run.derived / "verdict.json").is_file():
-        raise ConfigError(f"{run.run_id} is not judged yet: plumbline judge {run.run_id}")
+        refuse_unfinished(run)
+        raise ConfigError(f"{run.run_id} is not judged yet: {remedy(run)}")
     mlflow_run_id = stages.track(run.path)
     print(json.dumps({"mlflow_run_id": mlflow_run_id}) if chosen.json else mlflow_run_id)
     return ExitCode.OK
