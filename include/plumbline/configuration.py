@@ -133,6 +133,18 @@ def at_line(path: Path, *place: Any) -> str:
     return f" (line {line})" if line else ""
 
 
+def check_name(path: Path, kind: str, name: str) -> None:
+    """Refuse a document that is called otherwise than its file: asked for by one name, it would act under another.
+
+    Raises ConfigError.
+    """
+    if name != path.stem:
+        raise ConfigError(
+            f"{path}: name: the file is called {path.stem} and the {kind} {name}: one of them is asked for"
+            f"{at_line(path, 'name')}"
+        )
+
+
 def _key_lines(where: str) -> dict[tuple[Any, ...], int]:
     """Give the line of every key of a YAML file, by its place; nothing where `where` is no such file."""
     if not where.endswith((".yaml", ".yml")):

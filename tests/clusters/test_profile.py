@@ -109,6 +109,15 @@ def test_what_is_not_a_mapping_is_refused(tmp_path: Path, text: str) -> None:
         load(tmp_path, text)
 
 
+def test_a_profile_of_another_name_than_its_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "second.yaml"
+    path.write_text(yaml.safe_dump(GOOD))
+    with pytest.raises(ConfigError) as caught:
+        load_profile(str(path))
+    words = "the file is called second and the cluster lab: one of them is asked for (line "
+    assert str(caught.value).startswith(f"{path}: name: {words}")
+
+
 def test_an_unknown_name_has_a_near_match() -> None:
     with pytest.raises(ConfigError, match="did you mean 'local'"):
         load_profile("locall")

@@ -24,14 +24,14 @@ DISKS = {
 def night(folder: Path, number: int, *faults: Mapping[str, Any]) -> tuple[RunDirectory, dict[str, Any]]:
     """Measure and judge one night with such faults."""
     documents = {
-        "profile": {**PROFILE, "nodes": {"simulated": 32}},
+        "mutant": {**PROFILE, "nodes": {"simulated": 32}},
         "disks": DISKS,
         "faults": {"seed": 3, "faults": list(faults)},
     }
     for name, data in documents.items():
         (folder / f"{name}.yaml").write_text(yaml.safe_dump(data))
     run = stages.prepare(
-        str(folder / "profile.yaml"), str(folder / "disks.yaml"), {"faults": str(folder / "faults.yaml")},
+        str(folder / "mutant.yaml"), str(folder / "disks.yaml"), {"faults": str(folder / "faults.yaml")},
         trigger="test", now=FIRST + timedelta(days=number),
     )  # fmt: skip
     for batch_id in stages.batch_ids(run):

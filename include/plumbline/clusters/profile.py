@@ -14,7 +14,7 @@ from pydantic import Field, field_validator, model_validator
 
 from plumbline.amounts import node_list
 from plumbline.clusters.kubernetes import Kubernetes
-from plumbline.configuration import Document, find_document, load_yaml, parse, project_root, search_path
+from plumbline.configuration import Document, check_name, find_document, load_yaml, parse, project_root, search_path
 from plumbline.model import Device, Origin, Scalar
 
 PROFILES = Path(__file__).parent / "profiles"
@@ -220,6 +220,12 @@ def profile_folders() -> list[Path]:
 
 
 def load_profile(name: str) -> ClusterProfile:
-    """Read a profile by name or path. Raises ConfigError."""
+    """Read a profile by name or path, which is called as its file is. Raises ConfigError.
+
+    The name decides whose baseline, results and lock are used: under another's name a cluster would be judged by its
+    values.
+    """
     path = find_document("cluster profile", name, profile_folders())
-    return parse(ClusterProfile, load_yaml(path), str(path))
+    profile = parse(ClusterProfile, load_yaml(path), str(path))
+    check_name(path, "cluster", profile.name)
+    return profile

@@ -10,7 +10,7 @@ from typing import Any
 from plumbline.configuration import load_yaml
 from plumbline.errors import ConfigError
 
-CLUSTER = Path(__file__).parent / "cluster.yaml"
+CLUSTER = Path(__file__).parent / "scoreboard.yaml"
 """The simulated cluster that is scored on when none is named."""
 DEVELOPMENT = Path(__file__).parent / "development_seeds.yaml"
 """Detectors are tuned on these only, so their scores on them flatter."""

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from plumbline.configuration import Document, at_line, find_document, load_yaml, parse, search_path
+from plumbline.configuration import Document, at_line, check_name, find_document, load_yaml, parse, search_path
 from plumbline.errors import ConfigError, near_match
 from plumbline.model import Scalar, VerdictKind
 
@@ -115,10 +115,7 @@ def load_suite(name: str, settings: dict[str, Any] | None = None) -> Suite:
     """Read a suite by name or path and apply `--set` settings. Raises ConfigError."""
     path = find_document("suite", name, suite_folders())
     suite = parse(Suite, load_yaml(path), str(path))
-    if suite.name != path.stem:
-        raise ConfigError(
-            f"{path}: name: the file is called {path.stem} and the suite {suite.name}: one of them is asked for"
-        )
+    check_name(path, "suite", suite.name)
     for key in ("tolerance", "warn_tolerance"):
         if (given := getattr(suite.baseline, key)) > MOST_TOLERANCE:
             raise ConfigError(
