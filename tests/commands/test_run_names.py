@@ -61,6 +61,36 @@ def test_latest_says_which_run_it_is_and_can_be_that_of_one_cluster(
     assert run(capsys, "verify", str(local.path))[2].startswith(f"{local.run_id}: as sealed")
 
 
+def test_latest_is_the_newest_finished_run_where_its_link_is_lost_or_leads_nowhere(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    when = Scenario().when
+    old, new = build_run(results, nodes=1), build_run(results, cluster="other", nodes=1, when=when + timedelta(days=1))
+    begun = build_run(results, nodes=1, when=when + timedelta(days=2))
+    (begun.evidence / "manifest.json").unlink()
+
+    def named() -> str:
+        code, _, err = run(capsys, "report", "latest")
+        assert code == ExitCode.OK
+        return err.split()[2]
+
+    link = results / "latest"
+    assert named() == new.run_id  # as where results were copied without links
+    for target in ("other/nightly/20260101T000000Z-000000", "local", begun.path, "latest"):
+        link.symlink_to(target)
+        assert named() == new.run_id
+        link.unlink()
+    shutil.copytree(old.path, link)  # as where results were copied with links followed
+    assert named() == new.run_id
+    shutil.rmtree(link)
+    link_latest(results, old)
+    assert named() == old.run_id  # sealed last
+    for made in (old, new):
+        made.path.rename(results / made.run_id)
+    code, _, err = run(capsys, "report", "latest")
+    assert code == ExitCode.USAGE and f"latest: no finished run below {results}" in err
+
+
 def test_the_latest_of_a_cluster_is_found_where_its_profile_keeps_results(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
