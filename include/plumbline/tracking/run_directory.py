@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from plumbline.amounts import plural
 from plumbline.clusters.profile import ClusterProfile
 from plumbline.configuration import parse
 from plumbline.errors import ConfigError, OutputError, ValidationError
@@ -256,7 +257,7 @@ class RunDirectory:
     def refuse_pruned(self) -> None:
         """Raise OutputError for a run whose raw output was let go: nothing is left to judge it from."""
         if self.pruned:
-            when = f": {told}" if (told := self.pruning()) else ""
+            when = f", since {told.pruned_at} ({plural(told.files, 'file')})" if (told := self.pruning()) else ""
             what = f"its raw output is pruned{when}; nothing is left to judge it from, and the verdict of then stands"
             raise OutputError(what, source=self.run_id)
 
