@@ -309,6 +309,59 @@ def test_a_store_that_cannot_be_made_is_a_tracking_error(tmp_path: Path, uri: st
         track(run, uri.format(tmp_path))
 
 
+@pytest.mark.parametrize(
+    "uri",
+    ["sqlite://", "sqlite:///", "sqlite:///:memory:", "sqlite:///file:x?mode=memory&uri=true", "SQLite+pysqlite://"],
+)
+def test_a_store_in_memory_is_refused(tmp_path: Path, uri: str):
+    run = build_run(tmp_path / "results", SMALL)
+    with pytest.raises(TrackingError, match=r"MLflow at .*: a database in memory keeps nothing"):
+        track(run, uri)
+    assert not (run.derived / "mlflow.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("uri", "words"),
+    [
+        ("http://[bad", "MLflow at http://[bad: this is no address; check MLFLOW_TRACKING_URI"),
+        ("http://ann:s3cr3t@[bad", "MLflow at http://[bad: this is no address"),
+        ("http://ann:s3cr3t@host:port/", "MLflow at http://host:port/: this is no address"),
+        ("http://ann:s3cr3t@h\u2100st", "this is no address"),
+        (
+            "postgresql+pg8000://ann:s3cr3t@127.0.0.1/mlflow",
+            "the module pg8000, which such an address needs, is not installed",
+        ),
+        ("postgresql://ann:s3cr3t@host:port/mlflow", "MLflow at postgresql://host:port/mlflow: "),
+        ("sqlite://ann:s3cr3t@host/x.db", "MLflow at sqlite://host/x.db: "),
+        ("gopher://ann:s3cr3t@host", "MLflow at gopher://host: "),
+        ("http://" + "a" * 300, "MLflow at http://aaa"),
+    ],
+)
+def test_what_is_no_store_is_a_tracking_error_without_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uri: str, words: str
+):
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    run = build_run(tmp_path / "results", SMALL)
+    with pytest.raises(TrackingError) as caught:
+        track(run, uri)
+    assert words in str(caught.value) and "s3cr3t" not in str(caught.value)
+
+
+def test_several_may_be_the_first_to_open_a_store(tmp_path: Path):
+    code = (
+        "import sys; from plumbline.tracking.mlflow_tracking import open_store; sys.stdin.readline(); "
+        "open_store(sys.argv[1])"
+    )
+    command = [sys.executable, "-c", code, f"sqlite:///{tmp_path}/mlflow.db"]
+    several = [subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    for one in several:
+        assert one.stdin is not None
+        one.stdin.write("\n")
+        one.stdin.flush()
+    told = [one.communicate()[1] for one in several]
+    assert [one.returncode for one in several] == [0, 0, 0], told
+
+
 def test_waiting_is_limited_unless_the_environment_says_otherwise(
     tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch
 ):

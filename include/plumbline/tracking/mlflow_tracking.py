@@ -7,14 +7,15 @@ to the gate: when it is down, TrackingError says so and nothing is lost.
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from plumbline.configuration import project_root
 from plumbline.errors import OutputError, TrackingError
@@ -124,7 +125,7 @@ def run_url(run: RunDirectory) -> str | None:
     if known is None:
         return None
     base = os.environ.get("PLUMBLINE_MLFLOW_UI") or known.get("tracking_uri", "")
-    if urlsplit(base).scheme not in ("http", "https"):
+    if not base.startswith(("http://", "https://")):
         return None
     return f"{base.rstrip('/')}/#/experiments/{known['experiment_id']}/runs/{known['run_id']}"
 
@@ -135,6 +136,7 @@ def run_url(run: RunDirectory) -> str | None:
 @contextmanager
 def _client(uri: str) -> Iterator[Any]:
     """Give an MlflowClient; whatever goes wrong with the store inside becomes a TrackingError without secrets."""
+    _check_uri(uri)
     for name, value in _LIMITS.items():
         os.environ.setdefault(name, value)
     for name in ("alembic", "mlflow"):
@@ -147,9 +149,46 @@ def _client(uri: str) -> Iterator[Any]:
     from sqlalchemy.exc import SQLAlchemyError  # noqa: PLC0415
 
     try:
-        yield MlflowClient(tracking_uri=uri)
+        with _one_opens(uri):
+            try:
+                client = MlflowClient(tracking_uri=uri)
+            except ValueError as error:  # SQLAlchemy's, of a part of the address
+                raise TrackingError(f"MLflow at {shown_uri(uri)}: {_scrubbed(str(error), uri)}") from None
+        yield client
+    except ModuleNotFoundError as error:
+        what = f"the module {error.name}, which such an address needs, is not installed"
+        raise TrackingError(f"MLflow at {shown_uri(uri)}: {what}") from None
     except (MlflowException, SQLAlchemyError, requests.RequestException, OSError) as error:
         raise TrackingError(f"MLflow at {shown_uri(uri)}: {_scrubbed(str(error), uri)}") from None
+
+
+def _check_uri(uri: str) -> None:
+    """Refuse what is no address, and a database in memory: what is logged there is gone with this process."""
+    try:
+        parts = urlsplit(uri)
+        _ = parts.port if parts.scheme in ("http", "https") else None
+    except ValueError:  # its words may hold the password
+        raise TrackingError(f"MLflow at {shown_uri(uri)}: this is no address; check MLFLOW_TRACKING_URI") from None
+    if parts.scheme.partition("+")[0] != "sqlite":
+        return
+    path = uri.partition("://")[2].partition("?")[0]
+    if path in ("", "/") or ":memory:" in path or "mode=memory" in parts.query:
+        raise TrackingError(
+            f"MLflow at {shown_uri(uri)}: a database in memory keeps nothing; name a file, such as "
+            "sqlite:////var/lib/plumbline/mlflow.db, or a server"
+        )
+
+
+@contextmanager
+def _one_opens(uri: str) -> Iterator[None]:
+    """Let one process at a time open a SQLite store: whoever is first makes its tables, and two at once fail."""
+    with ExitStack() as stack:
+        if uri.startswith("sqlite:///"):
+            path = _database(uri)
+            with suppress(OSError):  # a folder that can't be written, a file system without locks: as without a lock
+                lock = stack.enter_context(path.with_name(f".{path.name}.lock").open("ab"))
+                fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _prepare_database(uri: str) -> None:
@@ -171,7 +210,7 @@ def _scrubbed(text: str, uri: str) -> str:
     """Give the first line of an error without the URI's secrets."""
     text = text.replace(uri, shown_uri(uri))
     parts = urlsplit(uri)
-    for secret in (parts.password, parts.query):
+    for secret in (parts.password, unquote(parts.password or ""), parts.query):
         if secret:
             text = text.replace(secret, "…")
     text = re.sub(r"//[^/\s@]+@", "//", text)
