@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.commands.command_line import edit_to_open, run
+from tests.prepared_run import prepare_run
 from tests.run_builder import build_run
+from tests.simulated_run import simulate
 
+from plumbline.commands.beside import Beside
 from plumbline.commands.running import print_verdict
-from plumbline.errors import ExitCode
+from plumbline.errors import ExitCode, StageLostError
 
 
 def test_the_plan_names_launches_and_what_is_not_measured(capsys: pytest.CaptureFixture[str]) -> None:
@@ -42,6 +46,74 @@ def test_a_resumed_run_takes_no_new_settings(results: Path, capsys: pytest.Captu
     code, _, err = run(capsys, "run", "--resume", str(made.path), "--set", "repeats=9")
     assert code == ExitCode.USAGE
     assert "--set repeats=9" in err
+
+
+def test_a_finished_run_is_not_resumed_and_the_unfinished_are_named(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = build_run(results)
+    code, _, err = run(capsys, "run", "--resume", made.run_id)
+    assert code == ExitCode.USAGE and "is finished: there is nothing to resume, and no other is unfinished" in err
+    other = prepare_run(results, {"b0": ["true"]})
+    code, _, err = run(capsys, "run", "--resume", "latest")
+    assert code == ExitCode.USAGE and f"{made.run_id} is finished: there is nothing to resume; unfinished: " in err
+    assert other.run_id in err
+
+
+def test_a_resumed_run_stays_of_its_cluster_and_suite(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = prepare_run(results, {"b0": ["true"]})
+    for words in (("--cluster", "simulated-8"), ("--suite", "acceptance")):
+        code, _, err = run(capsys, "run", "--resume", made.run_id, *words)
+        assert code == ExitCode.USAGE and f"{' '.join(words)}: {made.run_id} is of tiny" in err
+    assert not made.sealed
+
+
+def test_a_run_that_was_killed_behind_its_manifest_is_brought_to_its_end(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = simulate(results, "simulated-8", ["node_counts=1", "benchmarks=hpl_mxp"])
+    seals = results / "simulated-8" / "seals.jsonl"
+    seals.unlink()
+    (results / "latest").unlink()
+    assert run(capsys, "run", "--resume", made.run_id, "--no-track")[0] == ExitCode.OK
+    assert made.run_id in seals.read_text() and (results / "latest").is_dir()
+    assert not (results / "simulated-8" / "lock.json").exists()
+
+
+@pytest.mark.parametrize("stage", ["report", "track"])
+def test_the_verdict_is_printed_though_a_later_stage_is_killed(
+    results: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{results}/mlflow.db")
+    made = simulate(results, "simulated-8", ["node_counts=1", "benchmarks=hpl_mxp"])
+    call = Beside.call
+
+    def killed(beside: Beside, function: Any, *args: Any) -> Any:
+        if function.__name__ == stage:
+            raise StageLostError(f"the process of {stage} was killed")
+        return call(beside, function, *args)
+
+    monkeypatch.setattr(Beside, "call", killed)
+    code, out, err = run(capsys, "run", "--resume", made.run_id)
+    assert code == ExitCode.INFRASTRUCTURE
+    assert "the gate is open" in out
+    assert f"the process of {stage} was killed; `plumbline {stage} {made.run_id}` repeats it" in err
+
+
+@pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt(), 5), (OSError(28, "No space left on device"), 5)])
+def test_what_ends_a_run_leaves_the_way_on(
+    results: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int
+) -> None:
+    def ends(*_: object) -> None:
+        raise error
+
+    made = prepare_run(results, {"b0": ["true"]})
+    made.write_evidence("environment", {})
+    monkeypatch.setattr("plumbline.stages.launch_batch", ends)
+    found, _, err = run(capsys, "run", "--resume", made.run_id)
+    assert found == code
+    assert f"stopped; `plumbline run --resume {made.run_id}` goes on with it" in err
+    assert isinstance(error, KeyboardInterrupt) or f"{made.path}: No space left on device" in err
 
 
 @pytest.mark.parametrize("stage", ["report", "track"])

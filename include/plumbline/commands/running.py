@@ -9,8 +9,9 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -26,6 +27,7 @@ from plumbline.tracking.derived_seal import refuse_unfinished, remedy
 from plumbline.tracking.run_directory import RunDirectory
 
 Commands = argparse._SubParsersAction  # the type has no public name
+_CLUSTER, _SUITE = "local", "nightly"
 
 
 def add_commands(commands: Commands[argparse.ArgumentParser]) -> None:
@@ -41,10 +43,8 @@ def add_commands(commands: Commands[argparse.ArgumentParser]) -> None:
             description=f"{text[0].upper()}{text[1:]}. Settings: {settings}; <benchmark>.<parameter>=value.",
             epilog=f"example: plumbline {name} --cluster local --suite nightly --set nccl_tests.max_bytes=1M",
         )
-        parser.add_argument(
-            "--cluster", default="local", help="cluster profile: a name or a YAML file (default: local)"
-        )
-        parser.add_argument("--suite", default="nightly", help="suite: a name or a YAML file (default: nightly)")
+        parser.add_argument("--cluster", help=f"cluster profile: a name or a YAML file (default: {_CLUSTER})")
+        parser.add_argument("--suite", help=f"suite: a name or a YAML file (default: {_SUITE})")
         parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change one setting")
         parser.add_argument("--json", action="store_true", help="print JSON on stdout, progress on stderr")
         parser.set_defaults(run=handler)
@@ -70,7 +70,7 @@ def _plan(chosen: argparse.Namespace) -> int:
     from plumbline.execution.launcher import launcher  # noqa: PLC0415
     from plumbline.execution.plan import make_plan, plan_data, uncovered  # noqa: PLC0415
 
-    profile, suite = stages.load(chosen.cluster, chosen.suite, parse_settings(chosen.set))
+    profile, suite = stages.load(chosen.cluster or _CLUSTER, chosen.suite or _SUITE, parse_settings(chosen.set))
     now = datetime.now(UTC)
     inventory = launcher(profile).inventory(profile, now.date())
     plan = make_plan(profile, suite, inventory, run_id="plan", seed=0)
@@ -103,29 +103,27 @@ def _run(chosen: argparse.Namespace) -> int:
     progress = _Progress(sys.stderr if chosen.json else sys.stdout)
     signal.signal(signal.SIGTERM, _stop)
     if chosen.resume:
-        if chosen.set:
-            raise ConfigError(f"--set {chosen.set[0]}: a resumed run keeps the settings that it was planned with")
-        run = named_run(chosen.resume)
-        run.refuse_pruned()
-        stages.take(run.profile(), run.path.parents[2], run.run_id, "cli resumed", os.getpid())
+        run = _resumed(chosen)
     else:
         run = stages.prepare(
-            chosen.cluster, chosen.suite, parse_settings(chosen.set), trigger="cli", holder_pid=os.getpid()
-        )
+            chosen.cluster or _CLUSTER, chosen.suite or _SUITE, parse_settings(chosen.set), trigger="cli",
+            holder_pid=os.getpid(),
+        )  # fmt: skip
     progress(f"run {run.run_id}: {run.path}")
     if planted := run.read_evidence("environment").get("planted"):
         progress(planted["words"])
-    failure = _launch_all(run, progress)
-    if not run.sealed:
-        stages.seal(run.path)
-    with Beside(tracking=not chosen.no_track) as beside:
+    with _way_on_told(run, progress):
+        failure = _launch_all(run, progress)
+        stages.seal(run.path)  # of a sealed run: what a process that was killed in it had still to do
+    with _way_on_told(run, progress), Beside(tracking=not chosen.no_track) as beside:
         progress("judging")
         with _steps_told(None if chosen.json else progress.on(sys.stderr)):
             verdict = stages.judge(run.path)
         progress("writing the report")
-        beside.call(stages.report, run.path)
+        failure = _beside(beside, stages.report, run, "not reported") or failure
         if not chosen.no_track:
-            failure = _track_run(beside, run, progress) or failure
+            progress("logging to MLflow")
+            failure = _beside(beside, stages.track, run, "not logged to MLflow") or failure
             verdict = run.read_derived("verdict.json")
     if chosen.json:
         print(json.dumps(verdict, indent=1, ensure_ascii=False))
@@ -134,6 +132,40 @@ def _run(chosen: argparse.Namespace) -> int:
     if verdict["gate"] != "open":
         return ExitCode.CLOSED
     return ExitCode.INFRASTRUCTURE if failure else ExitCode.OK
+
+
+def _resumed(chosen: argparse.Namespace) -> RunDirectory:
+    """Take the cluster for a run that isn't finished. Raises ConfigError for another, and for what would change it."""
+    if chosen.set:
+        raise ConfigError(f"--set {chosen.set[0]}: a resumed run keeps the settings that it was planned with")
+    run = named_run(chosen.resume)
+    profile, suite = run.profile(), run.suite()
+    for option, given, own in (("--cluster", chosen.cluster, profile.name), ("--suite", chosen.suite, suite.name)):
+        if given not in (None, own):
+            raise ConfigError(f"{option} {given}: {run.run_id} is of {own}, and a resumed run stays what it is")
+    run.refuse_pruned()
+    if not run.sealed:
+        stages.take(profile, run.path.parents[2], run.run_id, "cli resumed", os.getpid())
+    elif (run.derived / "verdict.json").is_file():
+        others = sorted(path.parent.parent.name for path in run.path.parents[2].glob("*/*/*/evidence/plan.json")
+                        if not RunDirectory(path.parent.parent).sealed)  # fmt: skip
+        more = f"; unfinished: {', '.join(others)}" if others else ", and no other is unfinished"
+        raise ConfigError(f"{run.run_id} is finished: there is nothing to resume{more}")
+    return run
+
+
+@contextmanager
+def _way_on_told(run: RunDirectory, progress: _Progress) -> Iterator[None]:
+    """Say, when something ends the block, how the run goes on; a full disk has no name of its own."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, OSError) as error:
+        if isinstance(error, OSError) and error.filename is None and not isinstance(error, BrokenPipeError):
+            error.filename = str(run.path)
+        command = f"judge {run.run_id}" if run.sealed else f"run --resume {run.run_id}"
+        with suppress(OSError, ValueError):
+            progress.on(sys.stderr)(f"stopped; `plumbline {command}` goes on with it")
+        raise
 
 
 def _launch_all(run: RunDirectory, progress: _Progress) -> PlumblineError | None:
@@ -149,12 +181,12 @@ def _launch_all(run: RunDirectory, progress: _Progress) -> PlumblineError | None
     return failure
 
 
-def _track_run(beside: Beside, run: RunDirectory, progress: _Progress) -> PlumblineError | None:
-    progress("logging to MLflow")
+def _beside(beside: Beside, stage: Callable[[Path], object], run: RunDirectory, lost: str) -> PlumblineError | None:
+    """Run a stage after the judge, whose verdict stands whatever becomes of it: give the error that it ended with."""
     try:
-        beside.call(stages.track, run.path)
+        beside.call(stage, run.path)
     except (TrackingError, StageLostError) as error:
-        print(f"not logged to MLflow: {error}; `plumbline track {run.run_id}` repeats it", file=sys.stderr)
+        print(f"{lost}: {error}; `plumbline {stage.__name__} {run.run_id}` repeats it", file=sys.stderr)
         return error
     return None
 
