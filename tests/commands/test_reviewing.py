@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -36,10 +37,16 @@ def test_runs_of_two_clusters_are_compared_with_a_word_on_it(results: Path, caps
 
 
 def test_history_takes_an_indicator_with_its_benchmark(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    build_run(results, when=datetime.now(UTC) - timedelta(days=1))
+    made = build_run(results, when=datetime.now(UTC) - timedelta(days=1))
     code, out, _ = run(capsys, "history", "fio/read_iops")
     assert code == ExitCode.OK
     assert out.startswith("fio/read_iops at 1 node [IOPS]")
+    assert re.search(rf"    {made.run_id}  [\d.]+ +PASS, gate open\n", out)
+    run(capsys, "approve", made.run_id, "--by", "ann")
+    assert "PASS, gate open, part of the baseline\n" in run(capsys, "history", "fio/read_iops")[1]
+    out = run(capsys, "history", "nccl_tests/bus_bandwidth")[1]
+    sizes = [int(size) for size in re.findall(r'at 2 nodes .*"message_bytes":(\d+)', out)]
+    assert len(sizes) > 3 and sizes == sorted(sizes)
     code, out, _ = run(capsys, "history", "hpl_mxp/effective_flops", "--json")
     assert {line["benchmark"] for line in json.loads(out)} == {"hpl_mxp"}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from contextlib import nullcontext
 from datetime import UTC, datetime
@@ -19,6 +20,7 @@ from plumbline.errors import ConfigError, ExitCode, OutputError, near_match
 from plumbline.model import Origin
 from plumbline.suites.suite import suite_folders
 from plumbline.tracking import prune_record
+from plumbline.tracking.approvals import is_approved
 from plumbline.tracking.judged_run import VERDICT
 from plumbline.tracking.prune_record import Pruning
 from plumbline.tracking.pruning import prune
@@ -123,15 +125,33 @@ def _history(chosen: argparse.Namespace) -> int:
             for key, line in found.items()
         ], indent=1))  # fmt: skip
         return ExitCode.OK
-    for key, line in found.items():
-        print(f"{key.benchmark}/{key.indicator} at {plural(key.node_count, 'node')} [{line.unit}] {key.params}")
+    said = {run.run_id: _said(run) for run in loaded.runs}
+    for key in sorted(found, key=lambda key: (key.benchmark, key.indicator, key.node_count, _natural(key.params))):
+        line = found[key]
+        stamp = " SIMULATED" if profile.origin is Origin.SIMULATED else ""
+        print(f"{key.benchmark}/{key.indicator} at {plural(key.node_count, 'node')} [{line.unit}] {key.params}{stamp}")
         for point in line.points:
-            print(f"    {point.run_id}  {point.value:.6g}")
+            print(f"    {point.run_id}  {point.value:<12.6g}  {said[point.run_id]}")
     for skipped in loaded.skipped:
         print(f"left out: {skipped.run_id}: {skipped.reason}")
     if not found:
         print(f"no finished run of {profile.name}/{chosen.suite} has {chosen.indicator}")
     return ExitCode.OK
+
+
+def _said(run: RunDirectory) -> str:
+    """Give a run's verdict and gate, and whether it is part of the baseline."""
+    verdict = run.read_derived(VERDICT)
+    try:
+        part = ", part of the baseline" if is_approved(run) else ""
+    except OutputError:
+        part = ", its decisions are damaged"
+    return f"{verdict['verdict']}, gate {verdict['gate']}{part}"
+
+
+def _natural(text: str) -> list[tuple[int, str]]:
+    """Sort numbers in a text by what they count: 512 before 4096."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", text)]
 
 
 def _check_suite(runs: Path, suite: str) -> None:
