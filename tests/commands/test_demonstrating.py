@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from datetime import date
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import yaml
 from tests.run_builder import build_run
 
 from plumbline.cli import main
-from plumbline.commands.demonstrating import STORY
+from plumbline.commands.demonstrating import STORY, _begun
 from plumbline.errors import ExitCode
 from plumbline.reports.nights import NightLine
 from plumbline.simulation.faults import Fault, load_scenario
@@ -46,6 +47,7 @@ def test_a_planted_night_is_found_and_everything_is_there_to_look_at(
     assert main(["demo", "--nights", "3", *words]) == ExitCode.OK
     told = capsys.readouterr().out
     assert told.startswith("SIMULATED")
+    assert "from 2026-09-01; planted faults that begin in them: 1 of 1\n" in told
     assert [line.split()[2] for line in told.splitlines() if " gate " in line] == [
         "2026-09-01",
         "2026-09-02",
@@ -120,3 +122,9 @@ def test_verdict_and_truth_are_set_beside_each_other(
         night=date(2026, 9, 1), verdict="PASS", gate=gate, reasons=(), planted=planted, run_id="r", run_dir=tmp_path
     )
     assert line.outcome == outcome
+
+
+def test_nights_before_the_first_fault_say_so() -> None:
+    scenario = load_scenario(str(STORY), 0)
+    words = _begun(argparse.Namespace(nights=6, first=date(2026, 9, 1)), scenario)
+    assert words == f"planted faults that begin in them: 0 of {len(scenario.faults)}, the first would in night 12"

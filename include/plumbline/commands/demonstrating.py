@@ -78,7 +78,8 @@ def _demo(chosen: argparse.Namespace) -> int:
     os.environ["MLFLOW_TRACKING_URI"] = f"sqlite:///{out / 'mlflow.db'}"
     started = time.monotonic()
     lines = []
-    print(f"SIMULATED: {chosen.nights} nights of {profile.name}, suite {chosen.suite}, from {chosen.first}", flush=True)
+    print(f"SIMULATED: {chosen.nights} nights of {profile.name}, suite {chosen.suite}, from {chosen.first}; "
+          f"{_begun(chosen, scenario)}", flush=True)  # fmt: skip
     with Beside() as beside:
         for line in _nights(chosen, scenario, beside):
             lines.append(line)
@@ -88,6 +89,16 @@ def _demo(chosen: argparse.Namespace) -> int:
     print(f"reports: {out / 'results' / 'latest' / 'derived' / 'report.html'} is the last")
     print(f"MLflow:  {Path(sys.executable).parent}/mlflow server --backend-store-uri sqlite:///{out / 'mlflow.db'}")
     return ExitCode.OK
+
+
+def _begun(chosen: argparse.Namespace, scenario: Scenario) -> str:
+    """Say how many faults begin in the nights that are shown, and where none does, when the first would."""
+    last = chosen.first + timedelta(days=chosen.nights - 1)
+    starts = [fault.start or chosen.first for fault in scenario.faults]
+    begun = sum(start <= last for start in starts)
+    text = f"planted faults that begin in them: {begun} of {len(starts)}"
+    later = min(starts, default=last)
+    return text if begun or not starts else f"{text}, the first would in night {(later - chosen.first).days + 1}"
 
 
 def _nights(chosen: argparse.Namespace, scenario: Scenario, beside: Beside) -> Iterator[NightLine]:
