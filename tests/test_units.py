@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,16 +46,45 @@ def test_other_dimension_and_unknown_unit_are_refused() -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("8G", 8 << 30), ("51.2M", 53687091), ("1048576", 1 << 20), ("4KiB", 4096), ("1g", 1 << 30), ("512B", 512)],
+    [
+        ("8G", 8 << 30),
+        ("51.2M", 53687091),
+        ("1048576", 1 << 20),
+        ("4KiB", 4096),
+        ("1g", 1 << 30),
+        ("512B", 512),
+        ("8 GiB", 8 << 30),
+        ("0", 0),
+    ],
 )
 def test_sizes_as_tools_write_them(text: str, expected: int) -> None:
     assert parse_bytes(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "G", "eight", "1X", "-1", "1/0", "nan"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "G", "eight", "1X", "-1", "1/0", "nan", "1/3", "1_0M", "1e30", "1e999999999", "+1", "0x10", "1.", ".5", "٣",
+        "1GG", "1MiKB", "1 0", "1.5.5", "9" * 5000, "1." + "0" * 5000,
+    ],
+)  # fmt: skip
 def test_what_is_not_a_size_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"size"):
+    with pytest.raises(ConfigError, match=r"not a size") as caught:
         parse_bytes(text)
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize("text", ["1048577T", "1152921504606846977", "9999999999999999999"])
+def test_a_size_beyond_any_file_is_refused(text: str) -> None:
+    assert parse_bytes("1048576T") == 1 << 60
+    with pytest.raises(ConfigError, match=r"a size of more than 1048576 TiB"):
+        parse_bytes(text)
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_a_bounded_size_or_refused(text: str) -> None:
+    with suppress(ConfigError):
+        assert 0 <= parse_bytes(text) <= 1 << 60
 
 
 def test_sizes_are_shown_in_binary_units() -> None:

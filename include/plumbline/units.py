@@ -5,6 +5,7 @@ A number without a unit field carries it in its name: `timeout_s`, `message_byte
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 
 from plumbline.errors import ConfigError, near_match
@@ -87,24 +88,25 @@ def convert(value: float, source: str, target: str) -> float:
     return float(Fraction(value) * from_scale / to_scale)
 
 
+_SIZE = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,9})?) ?([KMGTkmgt]?)i?B?")
+_MOST_BYTES = 1 << 60
+"""One EiB: more than any file or message under test, and less than where arithmetic with sizes ends."""
+
+
 def parse_bytes(text: str) -> int:
     """Read a message or file size as the tools write it: '8G', '51.2M', '1048576', '4KiB', '1g'.
 
-    One-letter suffixes are powers of 1024, as in nccl-tests and fio. Raises ConfigError otherwise.
+    One-letter suffixes are powers of 1024, as in nccl-tests and fio. Raises ConfigError otherwise, and for more than
+    an EiB.
     """
-    body = text.strip()
-    digits = body.rstrip("KMGTkmgtiB")
-    suffix = body[len(digits) :].rstrip("B").rstrip("i").upper()
-    scale = {"": 1, "K": _KI, "M": _MI, "G": _GI, "T": _TI}.get(suffix)
-    try:
-        if scale is None:
-            raise ValueError(suffix)
-        size = Fraction(digits) * scale
-    except (ValueError, ZeroDivisionError):
-        raise ConfigError(f"not a size in bytes: {text!r}; write 1048576, 512K, 8M or 1G") from None
-    if size < 0:
-        raise ConfigError(f"a size cannot be negative: {text!r}")
-    return int(size)
+    match = _SIZE.fullmatch(text.strip())
+    shown = repr(text if len(text) <= 40 else f"{text[:40]}…")
+    if match is None:
+        raise ConfigError(f"not a size in bytes: {shown}; write 1048576, 512K, 8M or 1G")
+    size = int(Fraction(match[1]) * {"": 1, "K": _KI, "M": _MI, "G": _GI, "T": _TI}[match[2].upper()])
+    if size > _MOST_BYTES:
+        raise ConfigError(f"a size of more than {_MOST_BYTES >> 40} TiB: {shown}")
+    return size
 
 
 def show_bytes(size: int) -> str:

@@ -60,4 +60,6 @@ def _checked(parameter: Parameter, value: Scalar, where: str) -> Scalar:
         raise ConfigError(f"{where} must be one of {', '.join(map(str, parameter.choices))}, not {value!r}")
     if parameter.least is not None and isinstance(value, (int, float)) and value < parameter.least:
         raise ConfigError(f"{where} must be at least {parameter.least:g}, not {value!r}")
+    if parameter.most is not None and isinstance(value, (int, float)) and value > parameter.most:
+        raise ConfigError(f"{where} must be at most {parameter.most:,.15g}, not {value!r}")
     return value

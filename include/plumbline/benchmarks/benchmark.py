@@ -31,13 +31,15 @@ class Parameter:
     """A setting that suites and profiles may give: its default, meaning, and allowed values.
 
     The type of `default` is the type that is accepted (int is accepted for float); a list is written as a
-    comma-separated string. `choices` is empty for any value. `least` is the smallest number allowed.
+    comma-separated string. `choices` is empty for any value. `least` and `most` are the smallest and the largest number
+    allowed.
     """
 
     default: Scalar
     meaning: str
     choices: tuple[Scalar, ...] = ()
     least: float | None = None
+    most: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

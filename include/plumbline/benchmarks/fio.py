@@ -53,14 +53,14 @@ INDICATORS = (
 )
 
 PARAMETERS: Mapping[str, Parameter] = {
-    "clients": Parameter(default=2, meaning="fio processes a node, each on its own file", least=1),
+    "clients": Parameter(default=2, meaning="fio processes a node, each on its own file", least=1, most=4096),
     "size": Parameter(default="256M", meaning="size of each client's file; above what caches hide, if you can"),
-    "runtime_s": Parameter(default=5.0, meaning="seconds that each job is measured", least=1),
-    "ramp_s": Parameter(default=1.0, meaning="seconds of each job before that", least=0),
+    "runtime_s": Parameter(default=5.0, meaning="seconds that each job is measured", least=1, most=86400),
+    "ramp_s": Parameter(default=1.0, meaning="seconds of each job before that", least=0, most=86400),
     "jobs": Parameter(default=",".join(JOBS), meaning=f"which of {', '.join(JOBS)}"),
     "sequential_bs": Parameter(default="1M", meaning="block size of the sequential jobs"),
     "random_bs": Parameter(default="4k", meaning="block size of the random jobs"),
-    "iodepth": Parameter(default=16, meaning="I/Os that a client keeps in flight", least=1),
+    "iodepth": Parameter(default=16, meaning="I/Os that a client keeps in flight", least=1, most=65536),
     "ioengine": Parameter(
         default="libaio", meaning="fio's engine", choices=("libaio", "io_uring", "psync", "pvsync2", "posixaio")
     ),

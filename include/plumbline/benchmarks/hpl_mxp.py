@@ -76,7 +76,7 @@ PARAMETERS: Mapping[str, Parameter] = {
         meaning="of the factorization; auto: the fastest on a CPU, fp16 on GPUs. Below 16 bits is outside the rules",
         choices=("auto", "fp16", "bf16", "fp32", "fp8", "fp4"),
     ),
-    "loops": Parameter(default=1, meaning="how often the system is solved, each a row of its own", least=1),
+    "loops": Parameter(default=1, meaning="how often the system is solved, each a row of its own", least=1, most=1000),
     "program": Parameter(
         default="auto", meaning="nvidia's hpl-mxp.sh or Plumbline's own; auto: own on this machine, else nvidia's",
         choices=("auto", "nvidia", "own"),

@@ -64,8 +64,8 @@ PARAMETERS: Mapping[str, Parameter] = {
     "headline_message_bytes": Parameter(
         default="auto", meaning="the size that stands for the run; auto is 8G on GPUs, max_bytes on CPUs"
     ),
-    "warmup": Parameter(default=5, meaning="runs before the timed ones", least=0),
-    "iterations": Parameter(default=20, meaning="timed runs of each size", least=1),
+    "warmup": Parameter(default=5, meaning="runs before the timed ones", least=0, most=1_000_000),
+    "iterations": Parameter(default=20, meaning="timed runs of each size", least=1, most=1_000_000),
     "dtype": Parameter(
         default="float", meaning="data type", choices=("float", "double", "half", "bfloat16", "int32")
     ),

@@ -127,8 +127,8 @@ def seconds(text: str) -> float | None:
 def size_bytes(text: str) -> int | None:
     """Read a size option ('4k', '1M', '4096M') in bytes, or None when it is none (percent, list, expression)."""
     try:
-        return parse_bytes(text) if text.strip()[:1].isdigit() and len(text) < 32 else None
-    except (ConfigError, OverflowError):
+        return parse_bytes(text)
+    except ConfigError:
         return None
 
 
