@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.run_builder import build_run
@@ -13,6 +14,8 @@ from plumbline.clusters.profile import load_profile
 from plumbline.errors import ConfigError
 from plumbline.references.reference import FOLDER, load_references
 from plumbline.stages import load, prepare
+from plumbline.suites.suite import Suite
+from plumbline.tracking.run_directory import RunDirectory
 from plumbline.validation.limits import collect_limits, known_scatter
 from plumbline.validation.sealed_limits import read_limits
 
@@ -29,6 +32,85 @@ def test_a_baseline_ends_with_the_hardware_that_made_it(tmp_path: Path, monkeypa
     after = collect_limits(profile.model_copy(update={"fabric": fabric}), suite, tmp_path, "29991231T000000Z-000000")
     assert after["approved_runs"] == after["baseline"] == []
     assert "with another" in after["left_out"][0]["reason"]
+
+
+LATER = "29991231T000000Z-000000"
+
+
+def asked(suite: Suite, **params: dict[str, Any]) -> Suite:
+    """Give the suite with parameters for benchmarks."""
+    data = suite.model_dump(mode="json")
+    for entry in data["benchmarks"]:
+        entry["params"] |= params.get(entry["benchmark"], {})
+    return Suite.model_validate(data)
+
+
+def approved(folder: Path, days_ago: int = 1, **changes: Any) -> RunDirectory:
+    run = build_run(folder, cluster="local", when=datetime.now(UTC) - timedelta(days=days_ago), **changes)
+    run.add_decision({"kind": "approve_baseline", "by": "ann"})
+    return run
+
+
+@pytest.fixture
+def shipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = load_references("local-cpu")
+    monkeypatch.setattr("plumbline.validation.limits.load_references", lambda hardware: found)
+
+
+def measured_by(limits: dict[str, Any]) -> set[str]:
+    return {item["benchmark"] for item in limits["baseline"]}
+
+
+@pytest.mark.usefixtures("shipped")
+def test_history_of_other_parameters_is_no_limit_and_is_told(tmp_path: Path) -> None:
+    run = approved(tmp_path)
+    profile, suite = run.profile(), run.suite()
+    before = collect_limits(profile, suite, tmp_path, LATER)
+    assert "mlperf_gpt3" in measured_by(before) and before["left_out"] == []
+    found = collect_limits(profile, asked(suite, mlperf_gpt3={"threads": 2, "seed": 7}), tmp_path, LATER)
+    assert measured_by(found) == measured_by(before) - {"mlperf_gpt3"}
+    assert found["approved_runs"] == [run.run_id]
+    (told,) = found["left_out"]
+    assert (told["run_id"], told["benchmark"]) == (run.run_id, "mlperf_gpt3")
+    assert "seed: " in told["reason"] and "→ 7; threads: " in told["reason"] and told["reason"].endswith("→ 2")
+    (kept,) = read_limits(found).otherwise
+    assert kept.holds_for("mlperf_gpt3", "step_time") and not kept.holds_for("mlperf_bert", "step_time")
+    assert kept.runs == (run.run_id,) and kept.reason == told["reason"]
+    other = profile.model_copy(update={"benchmarks": {"mlperf_gpt3": {"threads": 2}}})
+    assert "mlperf_gpt3" not in measured_by(collect_limits(other, suite, tmp_path, LATER)), "profiles ask as well"
+
+
+@pytest.mark.usefixtures("shipped")
+def test_a_selection_keeps_the_rows_that_both_have(tmp_path: Path) -> None:
+    run = approved(tmp_path)
+    before = collect_limits(run.profile(), run.suite(), tmp_path, LATER)
+    fewer = asked(run.suite(), nccl_tests={"operations": "all_reduce"}, fio={"jobs": "seq_read"})
+    assert collect_limits(run.profile(), fewer, tmp_path, LATER)["baseline"] == before["baseline"]
+    assert "nccl_tests" in measured_by(before)
+
+
+@pytest.mark.usefixtures("shipped")
+def test_only_the_runs_that_measured_alike_make_the_limit(tmp_path: Path) -> None:
+    old = approved(tmp_path, 3, version="0")
+    run, limit = approved(tmp_path, 2, seed=2), "approved_runs"
+    found = collect_limits(run.profile(), run.suite(), tmp_path, LATER)
+    assert found[limit] == [run.run_id] and {item["benchmark_version"] for item in found["baseline"]} == {"1"}
+    reasons = {(item["run_id"], item["benchmark"]): item["reason"] for item in found["left_out"]}
+    assert set(reasons.values()) == {"benchmark version 0 → 1"} and {run_id for run_id, _ in reasons} == {old.run_id}
+    (old.evidence / "suite.json").write_text("{}")
+    found = collect_limits(run.profile(), run.suite(), tmp_path, LATER)
+    assert found[limit] == [run.run_id] and all("can't be told" in item["reason"] for item in found["left_out"])
+
+
+@pytest.mark.usefixtures("shipped")
+def test_without_any_comparable_history_no_run_is_named(tmp_path: Path) -> None:
+    run = approved(tmp_path)
+    names = [entry.benchmark for entry in run.suite().benchmarks]
+    versions = {name: {"timeout_s": 77.0} for name in names if name != "fio"} | {"fio": {"clients": 7}}
+    found = collect_limits(run.profile(), asked(run.suite(), **versions), tmp_path, LATER)
+    assert found["approved_runs"] == found["baseline"] == []
+    assert {item["benchmark"] for item in found["left_out"]} == set(names)
+    assert read_limits(found).problems == ()
 
 
 def test_a_run_that_something_speaks_against_makes_no_baseline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from plumbline.model import Origin, canonical_json
+from plumbline.model import Origin, Params, canonical_json
 from plumbline.tracking.judged_run import JudgedRun
 
 
@@ -63,36 +65,77 @@ def _asked(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
-def differing_settings(a: JudgedRun, b: JudgedRun) -> dict[str, str]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """How a run measured a benchmark: its version, and its parameters, more than once where a suite names it twice."""
+
+    version: str
+    params: tuple[Params, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """In what two settings differ. With a `reason` no row of the one can be set against a row of the other.
+
+    `selected` is coordinate → what selects other rows: rows that name the coordinate stay comparable one by one, a row
+    that doesn't stands for all that were selected and is another number.
+    """
+
+    reason: str = ""
+    selected: Mapping[str, str] = field(default_factory=dict)
+
+    def summary(self, params: str) -> str | None:
+        """Say why a row with these parameters (canonical JSON) stands for other rows; None when it doesn't."""
+        if not self.selected:
+            return None
+        named = json.loads(params)
+        return "; ".join(text for coordinate, text in self.selected.items() if coordinate not in named) or None
+
+
+_SELECTING: Mapping[str, str | None] = {
+    "operations": "operation",
+    "min_bytes": "message_bytes",
+    "max_bytes": "message_bytes",
+    "jobs": None,
+}
+"""Parameters that only choose which rows there are, and the coordinate in which those rows differ; None where each has
+an indicator of its own, and none stands for several."""
+
+
+def difference(old: Setting, new: Setting) -> Difference | None:
+    """Say in what a benchmark was measured otherwise; None where every row is comparable."""
+    if old.version != new.version:
+        return Difference(reason=f"benchmark version {old.version} → {new.version}")
+    if len(old.params) != len(new.params):
+        return Difference(reason=f"sets of parameters: {len(old.params)} → {len(new.params)}")
+    told: dict[str, None] = {}
+    selected: dict[str, str] = {}
+    for one, other in zip(old.params, new.params, strict=True):
+        for key in sorted({*one, *other}):
+            if one.get(key) == other.get(key):
+                continue
+            text, coordinate = f"{key}: {_setting(one.get(key))} → {_setting(other.get(key))}", _SELECTING.get(key)
+            if key not in _SELECTING:
+                told[text] = None
+            elif coordinate is not None:
+                selected[coordinate] = f"{selected[coordinate]}; {text}" if coordinate in selected else text
+    return Difference(reason="; ".join(told), selected={} if told else selected) if told or selected else None
+
+
+def differing_settings(a: JudgedRun, b: JudgedRun) -> dict[str, Difference]:
     """Give benchmark → what differs in its version or parameters, for benchmarks that are in both plans."""
     left, right = _settings(a), _settings(b)
-    found = {}
-    for name in sorted(left.keys() & right.keys()):
-        (old_version, old), (new_version, new) = left[name], right[name]
-        if old_version != new_version:
-            found[name] = f"benchmark version {old_version} → {new_version}"
-            continue
-        differing = [
-            f"{key}: {_setting(old.get(key))} → {_setting(new.get(key))}"
-            for key in sorted({*old, *new})
-            if old.get(key) != new.get(key) and not _selects(key, old.get(key), new.get(key))
-        ]
-        if differing:
-            found[name] = f"parameters differ: {'; '.join(differing)}"
-    return found
+    both = sorted(left.keys() & right.keys())
+    return {name: found for name in both if (found := difference(left[name], right[name])) is not None}
 
 
-def _settings(run: JudgedRun) -> dict[str, tuple[str, Mapping[str, Any]]]:
-    return {spec.benchmark: (spec.benchmark_version, spec.params) for spec in run.plan.launches}
-
-
-def _selects(key: str, old: Any, new: Any) -> bool:
-    """Say whether a parameter only chooses which rows there are; the rows that both have stay comparable."""
-    lists = any(isinstance(value, str) and "," in value for value in (old, new))
-    return lists or key in _SELECTING
-
-
-_SELECTING = ("operations", "operation", "jobs", "min_bytes", "max_bytes", "size_count")
+def _settings(run: JudgedRun) -> dict[str, Setting]:
+    found: dict[str, tuple[str, list[Params]]] = {}
+    for spec in run.plan.launches:
+        _, params = found.setdefault(spec.benchmark, (spec.benchmark_version, []))
+        if spec.params not in params:
+            params.append(spec.params)
+    return {name: Setting(version=version, params=tuple(params)) for name, (version, params) in found.items()}
 
 
 def _setting(value: Any) -> str:

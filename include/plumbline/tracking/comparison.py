@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from plumbline.amounts import plural
 from plumbline.errors import ConfigError
 from plumbline.model import Better, to_plain
-from plumbline.tracking.comparability import asked_otherwise, differing_settings, warnings, word
+from plumbline.tracking.comparability import Difference, asked_otherwise, differing_settings, warnings, word
 from plumbline.tracking.history import rows_of
 from plumbline.tracking.judged_run import JudgedRun
 from plumbline.tracking.run_directory import RunDirectory
@@ -122,9 +122,8 @@ def compare_judged(a: JudgedRun, b: JudgedRun, left: Mapping[Key, Places], right
         if not rows:
             raise ConfigError(f"{run.run_id} has no valid measurement: there is nothing to compare")
     settings = differing_settings(a, b)
-    apart = [NotComparable(item=name, reason=reason) for name, reason in settings.items()]
-    left = {key: places for key, places in left.items() if key[0] not in settings}
-    right = {key: places for key, places in right.items() if key[0] not in settings}
+    apart = list(_apart(settings, left.keys() & right.keys()))
+    left, right = ({key: rows[key] for key in rows if not _differs(settings, key)} for rows in (left, right))
     tolerance = tolerances(a, b)
     common = left.keys() & right.keys()
     changes = [_change(key, None, left[key], right[key], tolerance(key)) for key in common]
@@ -144,6 +143,24 @@ def compare_judged(a: JudgedRun, b: JudgedRun, left: Mapping[Key, Places], right
         worst=tuple(sorted(worst, key=_largest_first)),
         not_comparable=tuple(apart),
     )
+
+
+def _differs(settings: Mapping[str, Difference], key: Key) -> str | None:
+    """Say why a kind of row is another number in the other run, by the settings; None when it is the same."""
+    found = settings.get(key[0])
+    return None if found is None else found.reason or found.summary(key[5])
+
+
+def _apart(settings: Mapping[str, Difference], common: Collection[Key]) -> Iterator[NotComparable]:
+    """Name the benchmarks that were measured otherwise, and the indicators of rows that stand for other rows."""
+    for name, found in settings.items():
+        if found.reason:
+            version = found.reason.startswith("benchmark version")
+            yield NotComparable(item=name, reason=found.reason if version else f"parameters differ: {found.reason}")
+            continue
+        others = {(key[2], reason) for key in common if key[0] == name and (reason := found.summary(key[5]))}
+        for indicator, reason in sorted(others):
+            yield NotComparable(item=f"{name} {indicator}", reason=f"of other rows: {reason}")
 
 
 def changes_by_node(

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from plumbline.amounts import plural
 from plumbline.analysis.baseline import BaselineLimit
 from plumbline.clusters.profile import ClusterProfile
 from plumbline.errors import ConfigError
@@ -20,6 +21,7 @@ from plumbline.references.ceilings import TOLERANCE
 from plumbline.references.reference import ReferenceSet
 from plumbline.units import convert
 from plumbline.validation.plausibility import Physics, physical_ceiling
+from plumbline.validation.sealed_limits import MeasuredOtherwise
 
 BOUNDS = (
     "valid_lower", "valid_upper", "ceiling", "ceiling_limit", "lower", "upper", "warn_lower", "warn_upper", "baseline",
@@ -61,6 +63,8 @@ class Bounds:
     baseline_warn_upper: float | None = None
     reference_text: str = ""
     baseline_text: str = ""
+    otherwise: str = ""
+    """Why approved history holds nothing for this row, where it measured the benchmark otherwise."""
     has_expectation: bool = False
     problem: str = ""
 
@@ -82,6 +86,7 @@ class Limits:
     physics: Physics
     param_keys: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
     """(benchmark, indicator) → every parameter that its rows have."""
+    otherwise: Sequence[MeasuredOtherwise] = ()
 
 
 def bounds_of(kind: RowKind, limits: Limits) -> Bounds:
@@ -161,6 +166,11 @@ def _add_baseline(found: Bounds, kind: RowKind, limits: Limits) -> None:
     key = (kind.benchmark, kind.benchmark_version, kind.indicator, kind.node_count, kind.params)
     limit = limits.baseline.get(key)
     if limit is None:
+        found.otherwise = "; ".join(
+            f"{item.reason} ({plural(len(item.runs), 'run')})"
+            for item in limits.otherwise
+            if item.holds_for(kind.benchmark, kind.indicator)
+        )
         return
 
     def in_unit(value: float | None) -> float | None:

@@ -83,7 +83,10 @@ _MESSAGES: Mapping[Code, Callable[[Any, Bounds], str]] = {
     ),
     Code.NO_LIMITS: lambda r, b: f"{r.indicator} can't be judged: {b.problem}",
     Code.WORSE_THAN_PEERS: lambda r, b: f"only {show(r.value, b.unit)} of its peers' median",
-    Code.NO_BASELINE: lambda r, _: f"{r.indicator} has no reference for this hardware and no approved history yet",
+    Code.NO_BASELINE: lambda r, b: (
+        f"{r.indicator} has no reference for this hardware and no approved history "
+        + (f"that is comparable: {b.otherwise}" if b.otherwise else "yet")
+    ),
 }
 
 

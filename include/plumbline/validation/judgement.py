@@ -29,6 +29,7 @@ from plumbline.validation.gate import Judged
 from plumbline.validation.plan_checks import plan_problems
 from plumbline.validation.plausibility import Physics, one_node_busbw
 from plumbline.validation.readout import Readout
+from plumbline.validation.sealed_limits import MeasuredOtherwise
 from plumbline.validation.verdict_rows import row_verdicts, verdict_frame
 from plumbline.validation.waivers import Waiver, waive
 
@@ -66,19 +67,21 @@ def judge(
     baseline: Sequence[BaselineLimit],
     waivers: Sequence[Waiver] = (),
     limit_problems: Sequence[str] = (),
+    otherwise: Sequence[MeasuredOtherwise] = (),
     today: date,
 ) -> Judgement:
     """Judge a readout with its derived rows.
 
     `references` is None where they could not be read: then no number can be trusted and every row says so.
-    `limit_problems` says what else of the limits is missing; each closes the gate. `today` is the run's own day, so
+    `limit_problems` says what else of the limits is missing; each closes the gate. `otherwise` is the approved history
+    that is not comparable, which rows without any other name. `today` is the run's own day, so
     that judging again gives the same.
     """
     expected = len(readout.expected)
     others = [verdict(Code.NO_LIMITS, "limits", problem) for problem in limit_problems]
     others += [*readout.verdicts, *_run_problems(readout, plan, profile, suite, references)]
     frame = join(readout.expected, readout.measurements)
-    kinds, bounds = _bounds(frame, _limits(readout, plan, profile, references, baseline))
+    kinds, bounds = _bounds(frame, _limits(readout, plan, profile, references, baseline, otherwise))
     _add_limits(frame, kinds, bounds, suite.baseline.sigmas)
     outcome = validate(frame, expected, _stated(plan, profile))
     others += _judge_problems(outcome, len(frame) > expected)
@@ -117,6 +120,7 @@ def _limits(
     profile: ClusterProfile,
     references: ReferenceSet | None,
     baseline: Sequence[BaselineLimit],
+    otherwise: Sequence[MeasuredOtherwise] = (),
 ) -> Limits:
     physics = Physics(
         profile=profile,
@@ -128,6 +132,7 @@ def _limits(
         profile=profile,
         references=references,
         baseline={item.key: item for item in baseline},
+        otherwise=otherwise,
         concurrency=_concurrency(plan),
         physics=physics,
     )

@@ -43,6 +43,7 @@ def judge_run(run: RunDirectory) -> dict[str, Any]:
         baseline=limits.baseline,
         waivers=limits.waivers,
         limit_problems=limits.problems,
+        otherwise=limits.otherwise,
         today=run_time(run.run_id).date(),
     )
     decision = decide(
@@ -69,6 +70,7 @@ def judge_run(run: RunDirectory) -> dict[str, Any]:
             "approved_runs": len(limits.approved_runs),
             **judgement.compared,
             "left_out": left_out(limits.baseline, plan),
+            "measured_otherwise": to_plain(limits.otherwise),
         },
         "reasons": [_with_nodes(reason, readout) for reason in decision.data()["reasons"]],
         "asked": run.read_evidence("environment").get("asked", []),

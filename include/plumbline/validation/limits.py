@@ -22,14 +22,15 @@ from plumbline.tracking.history import load_history
 from plumbline.tracking.judged_run import VERDICT
 from plumbline.tracking.run_directory import RunDirectory
 from plumbline.validation.ages import nights_since
+from plumbline.validation.measured_otherwise import comparable_rows
 from plumbline.validation.waivers import load_waivers, waivers_data
 
 
 def collect_limits(profile: ClusterProfile, suite: Suite, results: Path, run_id: str) -> dict[str, Any]:
     """Give references, baseline, waivers and the age of every place as plain data. Raises ConfigError.
 
-    The baseline is of approved runs of the same origin and of the hardware that the profile names today; parameters
-    are matched row by row.
+    The baseline is of approved runs of the same origin, of the hardware that the profile names today, and of benchmarks
+    that were measured as this run will measure them (tracking/comparability.py); the rest is `left_out`, with reasons.
     """
     for folder in reference_folders():
         if folder != FOLDER and (found := lint.problems(folder)):
@@ -40,16 +41,20 @@ def collect_limits(profile: ClusterProfile, suite: Suite, results: Path, run_id:
     }
     rows = approved.table.to_pandas()
     rows = rows[~rows["run_id"].isin(list(other))]
+    good = [run for run in approved.runs if run.run_id not in other]
+    rows, otherwise = comparable_rows(rows, good, profile, suite)
+    left = set(rows["run_id"].unique())
     references = load_references(profile.reference_hardware)
     limits = limits_from_history(rows, suite.baseline, scatter=known_scatter(references, profile))
     return {
         "references": references_data(references),
         "baseline": baseline_data(limits),
-        "approved_runs": [run.run_id for run in approved.runs if run.run_id not in other],
+        "approved_runs": [run.run_id for run in good if run.run_id in left],
         "unusable": [{"run_id": item.run_id, "reason": item.reason} for item in approved.skipped if item.damaged],
         "left_out": [
             *({"run_id": item.run_id, "reason": item.reason} for item in approved.skipped if not item.damaged),
             *({"run_id": name, "reason": reason} for name, reason in other.items()),
+            *otherwise,
         ],
         "waivers": waivers_data(load_waivers(profile.name)),
         "nights": nights_since(results, profile.name, origin=profile.origin, run_id=run_id),

@@ -16,6 +16,23 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredOtherwise:
+    """A benchmark's approved history that is not comparable with this run, and why; the names of its `runs`.
+
+    `indicators` names those that it is about, empty for the whole benchmark.
+    """
+
+    benchmark: str
+    indicators: tuple[str, ...]
+    reason: str
+    runs: tuple[str, ...]
+
+    def holds_for(self, benchmark: str, indicator: str) -> bool:
+        """Say whether the history of an indicator is left out."""
+        return self.benchmark == benchmark and (not self.indicators or indicator in self.indicators)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SealedLimits:
     """references.json of a run's evidence. `references` is None where they can't be read: no number can be trusted.
 
@@ -27,6 +44,8 @@ class SealedLimits:
     waivers: tuple[Waiver, ...]
     nights: Mapping[str, int]
     approved_runs: tuple[str, ...]
+    otherwise: tuple[MeasuredOtherwise, ...]
+    """What of the approved runs is left out because it was measured otherwise, sorted."""
     problems: tuple[str, ...]
 
 
@@ -48,6 +67,7 @@ def read_limits(data: Any) -> SealedLimits:
     no_baseline: tuple[BaselineLimit, ...] = ()
     no_waivers: tuple[Waiver, ...] = ()
     no_runs: tuple[str, ...] = ()
+    nothing: tuple[MeasuredOtherwise, ...] = ()
     references = part("references", references_from, no_references)
     baseline = part("baseline", _baseline, no_baseline)
     approved = part("approved_runs", lambda names: tuple(str(name) for name in names), no_runs)
@@ -60,6 +80,7 @@ def read_limits(data: Any) -> SealedLimits:
         waivers=part("waivers", waivers_from, no_waivers),
         nights=part("nights", _nights, {}),
         approved_runs=approved,
+        otherwise=part("left_out", _otherwise, nothing) if "left_out" in given else nothing,
         problems=tuple(problems),
     )
 
@@ -70,6 +91,19 @@ def _unusable(data: Any) -> tuple[str, ...]:
         f"approved run {item['run_id']} gave no history: {item['reason']}; judge it again, or revoke its approval "
         "(plumbline approve --revoke)"
         for item in data
+    )
+
+
+def _otherwise(data: Any) -> tuple[MeasuredOtherwise, ...]:
+    """Put together what is left out of a benchmark's history for one reason; runs left out whole are not in it."""
+    found: dict[tuple[str, tuple[str, ...], str], list[str]] = {}
+    for item in data:
+        if "benchmark" in item:
+            key = (str(item["benchmark"]), tuple(map(str, item.get("indicators", ()))), str(item["reason"]))
+            found.setdefault(key, []).append(str(item["run_id"]))
+    return tuple(
+        MeasuredOtherwise(benchmark=benchmark, indicators=indicators, reason=reason, runs=tuple(runs))
+        for (benchmark, indicators, reason), runs in sorted(found.items())
     )
 
 
