@@ -99,6 +99,30 @@ def test_the_line_of_what_is_wrong_is_told(tmp_path: Path, old: str, new: str, w
     assert message.endswith(words)
 
 
+@pytest.mark.parametrize(
+    ("new", "words"),
+    [
+        ("exclusions: &a [*a]\nlimits:", "simulated-8.yaml:10: not valid YAML: it contains itself"),
+        ("simulation: &a\n  x: *a\nlimits:", "simulated-8.yaml:10: not valid YAML: it contains itself"),
+        ("images: {a: &a [b, [c, {d: *a}]]}\nlimits:", "simulated-8.yaml:10: not valid YAML: it contains itself"),
+        ("a: &a [" + "[" * 3000 + "]" * 3000 + "]\nlimits:", "not valid YAML: "),
+        (
+            "".join(f"k{n}: &k{n} [{', '.join([f'*k{n - 1}' if n else 'x'] * 10)}]\n" for n in range(9)) + "limits:",
+            "not valid YAML: aliases make it endless",
+        ),
+    ],
+)
+def test_yaml_without_an_end_is_refused(tmp_path: Path, new: str, words: str) -> None:
+    assert words in told(load_profile, str(broken(tmp_path, PROFILES / "simulated-8.yaml", "limits:", new)))
+
+
+def test_an_alias_that_ends_is_what_it_stands_for(tmp_path: Path) -> None:
+    path = broken(
+        tmp_path, PROFILES / "simulated-8.yaml", "simulation: {seed: 1}", "simulation: {a: &a [1], b: *a, c: *a}"
+    )
+    assert load_profile(str(path)).simulation == {"a": [1], "b": [1], "c": [1]}
+
+
 def test_two_things_that_are_wrong_have_a_line_each(tmp_path: Path) -> None:
     path = broken(tmp_path, PROFILES / "simulated-8.yaml", "device: gpu", "device: tpu")
     message = told(load_profile, str(broken(tmp_path, path, "minutes: 600", "minutes: 0")))

@@ -58,7 +58,10 @@ def project_root() -> Path:
 
 
 def load_yaml(path: Path) -> Any:
-    """Read a YAML file. Raises ConfigError naming file and line for what is not YAML, or has a key twice."""
+    """Read a YAML file.
+
+    Raises ConfigError naming file and line for what is not YAML, has a key twice, contains itself or is endless.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -79,8 +82,43 @@ def _not_yaml(path: Path, error: Exception) -> str:
     return f"{place}: not valid YAML: {getattr(error, 'problem', None) or error}{f', {context}' if context else ''}"
 
 
+_MOST_NODES = 1_000_000
+"""Keys and values of a document with its aliases written out; the largest inventory has some thousands."""
+
+
+def _refuse_endless(node: yaml.Node, sizes: dict[int, int | None]) -> int:
+    """Give how many nodes a document has with its aliases written out. `sizes` are those known; None is under way.
+
+    Raises ConstructorError for a node that is inside of itself, and for more than any document has.
+    """
+    known = sizes.get(id(node), 0)
+    if known is None:
+        raise yaml.constructor.ConstructorError(None, None, "it contains itself", node.start_mark)
+    if known:
+        return known
+    sizes[id(node)] = None
+    parts: list[yaml.Node] = []
+    if isinstance(node, yaml.MappingNode):
+        parts = [part for pair in node.value for part in pair]
+    elif isinstance(node, yaml.SequenceNode):
+        parts = node.value
+    size = 1
+    for part in parts:
+        size += _refuse_endless(part, sizes)
+    if size > _MOST_NODES:
+        raise yaml.constructor.ConstructorError(None, None, "aliases make it endless", node.start_mark)
+    sizes[id(node)] = size
+    return size
+
+
 class _UniqueKeys(yaml.CSafeLoader):
-    """A SafeLoader that refuses a key given twice: the second would silently win."""
+    """A SafeLoader that refuses a key given twice, of which the second would silently win, and what has no end."""
+
+    def get_single_node(self) -> Any:
+        node = super().get_single_node()
+        if node is not None:
+            _refuse_endless(node, {})
+        return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()

@@ -74,12 +74,14 @@ def explain(
 
 
 def lines_of(text: str) -> dict[Loc, int]:
-    """Give the line of every key and list element of a YAML text, counted from 1; of what is not YAML nothing."""
+    """Give the line of every key and list element of a YAML text, counted from 1.
+
+    Nothing of what is not YAML, or contains itself.
+    """
     try:
-        root = yaml.compose(text, Loader=yaml.CSafeLoader)
-    except yaml.YAMLError:
+        return dict(_lines_below(yaml.compose(text, Loader=yaml.CSafeLoader), ()))
+    except (yaml.YAMLError, RecursionError):
         return {}
-    return dict(_lines_below(root, ()))
 
 
 def _lines_below(node: yaml.Node | None, place: Loc) -> Iterator[tuple[Loc, int]]:
