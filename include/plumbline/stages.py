@@ -138,20 +138,20 @@ def prepare(
 def take(profile: ClusterProfile, results: Path, run_id: str, holder: str, pid: int | None) -> None:
     """Take a cluster for a run: its lock here, which ends with the process `pid`, and on Kubernetes its Lease.
 
-    A run whose process was killed has nobody else who would end its pods and give its Lease back.
+    A run whose process was killed has nobody else who would end its pods and give its Lease back. One whose process
+    lives is never taken up by another: both would measure.
     Raises ClusterBusyError, ApiError, ConfigError; the lock is as it was then.
     """
     folder = results / profile.name
-    before = lock.peek(folder)
-    abandoned = lock.acquire(folder, run_id, holder, lease(profile), pid)
+    taken = lock.acquire(folder, run_id, holder, lease(profile), pid)
     if profile.launcher != "kubernetes":
         return
     try:
-        if abandoned is not None:
-            kubernetes.let_go(profile, abandoned)
-        kubernetes.hold(profile, run_id, holder, lease(profile))
+        if taken.abandoned is not None:
+            kubernetes.let_go(profile, taken.abandoned)
+        kubernetes.hold(profile, run_id, holder, lease(profile), pid)
     except BaseException:
-        lock.put_back(folder, run_id, before if abandoned is not None else None)
+        lock.put_back(folder, run_id, taken.before)
         raise
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 from tests.kubernetes.runs import launches, outcomes, prepare
 
+from plumbline.errors import ClusterBusyError
 from plumbline.execution import budget, lock
 from plumbline.execution.run_one import write_record
 from plumbline.kubernetes import files
@@ -85,3 +88,20 @@ def test_minutes_of_a_run_that_was_taken_up_again_count_from_then(tmp_path: Path
     path.write_text(json.dumps({**json.loads(path.read_text()), "since": since.isoformat()}))
     assert budget.spent(run, since + timedelta(minutes=29)) is None
     assert budget.spent(run, since + timedelta(minutes=31)) is not None
+
+
+def test_a_run_that_has_lost_the_cluster_starts_nothing_any_more(tmp_path: Path) -> None:
+    run = a_run(tmp_path, minutes=30)
+    lock.acquire(run.path.parents[1], "another", "cli nightly", timedelta(hours=1))
+    with pytest.raises(ClusterBusyError, match=r"run another \(cli nightly\) holds it"):
+        budget.refused(run, run.plan().launches, print)
+    assert outcomes(run) == {}
+
+
+def test_one_that_another_process_has_taken_up_starts_nothing_either(tmp_path: Path) -> None:
+    run = a_run(tmp_path, minutes=30)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        lock.acquire(run.path.parents[1], run.run_id, "cli resumed", timedelta(hours=1), other.pid)
+        with pytest.raises(ClusterBusyError, match=f"process {other.pid}"):
+            budget.refused(run, run.plan().launches, print)
+    assert not budget.refused(run, run.plan().launches, print)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -13,6 +16,7 @@ import pytest
 from plumbline.errors import ClusterBusyError
 from plumbline.execution import kubernetes
 from plumbline.kubernetes import lease, reaper
+from plumbline.kubernetes.access import settings_of
 from plumbline.kubernetes.api import Api, ApiError
 from tests.kubernetes.fake import FakeCluster
 from tests.kubernetes.profiles import profile
@@ -75,6 +79,66 @@ def test_of_many_who_ask_at_once_one_gets_it(api: Api) -> None:
     for thread in threads:
         thread.join()
     assert got == [(lease.current(api, profile()) or {})["run_id"]]
+
+
+@pytest.fixture(name="process")
+def _process() -> Iterator[subprocess.Popen[bytes]]:
+    """Give another process, which lives until it is killed."""
+    process = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
+    yield process
+    process.kill()
+    process.wait()
+
+
+@pytest.mark.parametrize("pid", [os.getpid(), None], ids=["as a process", "as a task"])
+def test_the_run_of_a_living_process_is_not_taken_up_again(
+    api: Api, process: subprocess.Popen[bytes], pid: int | None
+) -> None:
+    lease.acquire(api, profile(), "run-1", "cli nightly", HOUR, process.pid)
+    with pytest.raises(ClusterBusyError, match=rf"run run-1 \(cli nightly\) on .*, process {process.pid} holds it"):
+        lease.acquire(api, profile(), "run-1", "cli resumed", HOUR, pid)
+    lease.release(api, profile(), "run-1")
+    assert (lease.current(api, profile()) or {})["process"]["pid"] == process.pid
+
+
+def test_that_of_a_process_that_is_gone_is(api: Api, process: subprocess.Popen[bytes]) -> None:
+    lease.acquire(api, profile(), "run-1", "cli nightly", HOUR, process.pid)
+    process.kill()
+    process.wait()
+    lease.acquire(api, profile(), "run-1", "cli resumed", HOUR, os.getpid())
+    lease.acquire(api, profile(), "run-1", "cli resumed", HOUR, os.getpid())  # renews its own
+    assert (lease.current(api, profile()) or {})["process"]["pid"] == os.getpid()
+    lease.release(api, profile(), "run-1")
+    assert lease.current(api, profile()) is None
+
+
+def test_a_process_does_not_take_up_a_run_of_airflow(api: Api) -> None:
+    lease.acquire(api, profile(), "run-1", "nightly nightly", HOUR)
+    with pytest.raises(ClusterBusyError):
+        lease.acquire(api, profile(), "run-1", "cli resumed", HOUR, os.getpid())
+    lease.acquire(api, profile(), "run-1", "nightly nightly", HOUR)
+
+
+def test_no_clock_takes_the_cluster_from_a_process_that_lives(api: Api, process: subprocess.Popen[bytes]) -> None:
+    lease.acquire(api, profile(), "run-1", "cli nightly", timedelta(seconds=-3600), process.pid)
+    with pytest.raises(ClusterBusyError):
+        lease.acquire(api, profile(), "run-2", "nightly nightly", HOUR)
+    process.kill()
+    process.wait()
+    lease.acquire(api, profile(), "run-2", "nightly nightly", HOUR)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"pid": 1, "machine": "elsewhere"}'])
+def test_a_process_that_can_not_be_asked_for_keeps_its_lease_until_it_expires(api: Api, text: str) -> None:
+    lease.acquire(api, profile(), "run-1", "cli nightly", HOUR, os.getpid())
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{settings_of(profile()).namespace}/leases/{lease.NAME}"
+    api.patch(path, {"metadata": {"annotations": {"plumbline/process": text}}})
+    with pytest.raises(ClusterBusyError):
+        lease.acquire(api, profile(), "run-1", "cli resumed", HOUR, os.getpid())
+    lease.release(api, profile(), "run-1")
+    assert lease.current(api, profile()) is not None
+    api.patch(path, {"spec": {"leaseDurationSeconds": 0}})
+    lease.acquire(api, profile(), "run-1", "cli resumed", HOUR, os.getpid())
 
 
 def left_over(cluster: FakeCluster, tmp_path: Path) -> str:

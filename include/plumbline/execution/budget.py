@@ -20,7 +20,9 @@ def refused(run: RunDirectory, specs: Sequence[LaunchSpec], progress: Progress, 
 
     Counted are minutes since the run took the cluster (simulated runs have a clock of their own, which isn't), and the
     GPU-hours of every attempt so far. A batch that has begun is not cut off: its launches have time limits.
+    Raises ClusterBusyError when the cluster has passed to another run, or the lock doesn't say who holds it.
     """
+    lock.refuse_if_busy(run.path.parents[1], run.run_id)
     open_ = files.without_answer(run.evidence, specs)
     why = None if any(_begun(run, spec) for spec in open_) else spent(run, now or datetime.now(UTC))
     if why is None:

@@ -51,9 +51,9 @@ def launch(profile: ClusterProfile, specs: Sequence[LaunchSpec], evidence: Path,
         time.sleep(RETRY_PAUSE_S)
 
 
-def hold(profile: ClusterProfile, run_id: str, holder: str, lease: timedelta) -> None:
+def hold(profile: ClusterProfile, run_id: str, holder: str, lease: timedelta, pid: int | None = None) -> None:
     """Take the cluster for a run, among all who reach its API. Raises ClusterBusyError, ApiError, ConfigError."""
-    leases.acquire(connect(profile), profile, run_id, holder, lease)
+    leases.acquire(connect(profile), profile, run_id, holder, lease, pid)
 
 
 def let_go(profile: ClusterProfile, run_id: str) -> None:
