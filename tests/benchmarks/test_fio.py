@@ -22,6 +22,8 @@ from plumbline.readers.reading import Status
 from plumbline.units import UNITS
 
 DATA = Path(__file__).parents[1] / "data" / "fio_clients"
+RAN = {"started_at": "2026-11-29T16:08:56.000000Z", "ended_at": "2026-11-29T16:09:12.000000Z", "duration_s": 16.0}
+"""When the launch ran: its layout took 1.3 s, its jobs ended from 16:09:01 to 16:09:10."""
 ASKED = {"size": "16M", "runtime_s": 1.0, "ramp_s": 0.5}
 JOBS = ("seq_write", "seq_read", "rand_read", "rand_write")
 
@@ -30,7 +32,7 @@ def placement(**changes: Any) -> Placement:
     fields = {
         "launcher": "local", "device": Device.CPU, "origin": Origin.MEASURED, "nodes": ("n1",),
         "accelerators_per_node": 1, "accelerator": "cpu", "fabric": "loopback", "python": "python3",
-        "programs": Path("/p/docker/bench"), "storage_dir": "/mnt/shared",
+        "programs": Path("/p/docker/bench"), "storage_dir": "/tmp/fiodata",
     }  # fmt: skip
     return Placement(**{**fields, **changes})
 
@@ -39,9 +41,9 @@ def spec(nodes: tuple[str, ...] = ("n1",), **params: Any) -> LaunchSpec:
     return launch(benchmark("fio"), placement(nodes=nodes), **{**ASKED, **params})
 
 
-def measure(raw: Path, the_spec: LaunchSpec | None = None) -> Measured:
+def measure(raw: Path, the_spec: LaunchSpec | None = None, **changes: Any) -> Measured:
     chosen = the_spec or spec()
-    return fio.measure(chosen, record(chosen), raw)
+    return fio.measure(chosen, record(chosen, **{**RAN, **changes}), raw)
 
 
 @pytest.fixture

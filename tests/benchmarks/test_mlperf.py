@@ -283,9 +283,13 @@ def test_a_target_that_was_not_reached(tmp_path):
 def test_a_log_of_another_day_and_steps_longer_than_the_run(tmp_path):
     spec = launch("mlperf_gpt3")
     assert codes(measure(tmp_path, spec, log_of(spec, start=-86_400))) == [Code.OLD_OUTPUT]
-    assert codes(measure(tmp_path, spec, log_of(spec, steps=[9.0] * 20))) == [Code.IMPOSSIBLE_VALUE]
+    assert codes(measure(tmp_path, spec, log_of(spec, start=50.0))) == []
+    assert codes(measure(tmp_path, spec, log_of(spec, start=200.0))) == [Code.OLD_OUTPUT]
+    assert codes(measure(tmp_path, spec, log_of(spec, steps=[2.0] * 20))) == [Code.IMPOSSIBLE_VALUE]
+    too_long = codes(measure(tmp_path, spec, log_of(spec, steps=[9.0] * 20)))
+    assert too_long == [Code.OLD_OUTPUT, Code.IMPOSSIBLE_VALUE]
     simulated = launch("mlperf_gpt3", place(launcher="simulated", origin=Origin.SIMULATED))
-    assert codes(measure(tmp_path, simulated, log_of(simulated, start=-86_400))) == []
+    assert codes(measure(tmp_path, simulated, log_of(simulated, start=-86_400))) == [Code.OLD_OUTPUT]
 
 
 def test_findings_of_the_checker(tmp_path):

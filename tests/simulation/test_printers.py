@@ -146,7 +146,7 @@ def a_client(**more: Any) -> fio.Client:
         **{
             "job": "rand_read", "rw": "randread", "direction": "read", "block_bytes": 4096, "block_size": "4k",
             "size": 256 << 20, "iodepth": 16, "ioengine": "libaio", "runtime_s": 5.0, "ramp_s": 1.0, "ios": 123_457,
-            "runtime_ms": 5000, "ended_ms": 1_772_330_407_000, **more,
+            "runtime_ms": 5000, "ended_ms": 1_772_330_407_000, "filename": "/mnt/x/client-0.dat", **more,
         }
     )  # fmt: skip
 

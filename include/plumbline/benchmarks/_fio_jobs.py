@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from plumbline.errors import ConfigError, near_match
 from plumbline.model import LaunchSpec, Params, Scalar
@@ -30,6 +31,11 @@ def chosen_jobs(params: Params) -> list[str]:
 def client_count(spec: LaunchSpec) -> int:
     """Give how many clients run at once, on all nodes."""
     return int(str(spec.params["clients"])) * len(spec.nodes)
+
+
+def planned_directory(spec: LaunchSpec) -> str:
+    """Give the directory under test as the clients' program is told it, written as that program writes it."""
+    return str(Path(spec.argv[spec.argv.index("--directory") + 1]))
 
 
 def block_size(spec: LaunchSpec, job: str) -> Scalar:

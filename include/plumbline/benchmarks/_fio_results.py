@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from plumbline.benchmarks._fio_jobs import JOBS, block_size, chosen_jobs, client_count, row_params
+from plumbline.benchmarks._fio_jobs import JOBS, block_size, chosen_jobs, client_count, planned_directory, row_params
 from plumbline.benchmarks._fio_windows import Activity, Common, common, contradiction, merged_percentile, parse_log
+from plumbline.benchmarks._launch_times import wrong_duration, wrong_moments
 from plumbline.benchmarks.benchmark import Finding, Measured, Value
 from plumbline.errors import OutputError
-from plumbline.model import Code, LaunchSpec, Scalar
+from plumbline.model import Code, LaunchSpec, RunRecord, Scalar
 from plumbline.readers.fio import Job, differences, examine
 from plumbline.readers.reading import Completeness, Fact, Status
 from plumbline.readers.source import Source
@@ -43,6 +45,10 @@ class _Collected:
     findings: list[Finding] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
     completeness: list[Completeness] = field(default_factory=list)
+    moments: list[tuple[str, float]] = field(default_factory=list)
+    """What happened when, epoch seconds, by the clocks of the clients."""
+    took_s: float = 0.0
+    """Ramp and runtime of all jobs, one after the other: of each job its slowest client."""
 
     def find(self, code: Code, message: str, job: str | None = None) -> None:
         self.findings.append(Finding(code=code, message=message, params={"job": job} if job else {}))
@@ -61,7 +67,7 @@ class _Client:
     bw_log: Path
 
 
-def read_results(spec: LaunchSpec, raw_dir: Path) -> Measured:
+def read_results(spec: LaunchSpec, record: RunRecord, raw_dir: Path) -> Measured:
     """Read all files of a launch. Raises OutputError when there is no facts file, or it is none."""
     told = [_told(path) for path in sorted(raw_dir.glob("fio-facts-*.json"))]
     if not told:
@@ -76,10 +82,13 @@ def read_results(spec: LaunchSpec, raw_dir: Path) -> Measured:
     for job in chosen_jobs(spec.params):
         clients = [client for facts in told for client in _job_clients(facts, job, raw_dir)]
         if len(clients) == client_count(spec) and len({client.name for client in clients}) == len(clients):
+            collected.moments += (moment for facts in told for moment in _times(facts, job))
             _take_job(spec, job, clients, told, collected)
         elif not any(facts.get("error") for facts in told):
             reason = f"{job}: {len(clients)} clients ran, {client_count(spec)} were asked for"
             collected.state("fio_clients", Status.INCOMPLETE, reason)
+    collected.findings += wrong_moments(record, collected.moments)
+    collected.findings += wrong_duration(record, "all jobs together", collected.took_s)
     return Measured(
         values=tuple(collected.values),
         findings=tuple(collected.findings),
@@ -119,11 +128,21 @@ def _take_program(spec: LaunchSpec, facts: Told, collected: _Collected) -> None:
         "size_bytes": parse_bytes(str(spec.params["size"])),
         "runtime_s": spec.params["runtime_s"],
         "ramp_s": spec.params["ramp_s"],
+        "directory": planned_directory(spec),
     }
     for name, value in wanted.items():
         if (given := facts["asked"].get(name)) != value:
             collected.find(Code.WRONG_PARAMETERS, f"{name} was {given} on {nodes}, the plan says {value}")
     collected.facts += [Fact(name, facts[name]) for name in _SHOWN_FACTS if name in facts]
+
+
+def _times(facts: Told, job: str) -> Iterator[tuple[str, float]]:
+    """Give when the clients of a job started and ended by their program's clock."""
+    for entry in facts.get("jobs", ()):
+        for client in entry["clients"] if entry["job"] == job else ():
+            for key in ("started_at", "ended_at"):
+                if isinstance(client.get(key), (int, float)):
+                    yield f"the facts say of {job} {key}", float(client[key])
 
 
 def _job_clients(facts: Told, job: str, raw_dir: Path) -> Iterator[_Client]:
@@ -150,10 +169,13 @@ def _take_job(
     read = []
     for client in clients:
         try:
-            read.append(_read_client(client, job, expect, collected))
+            read.append(_read_client(spec, client, job, expect, collected))
         except OutputError as error:
             collected.find(Code.UNREADABLE, f"{client.name}: {error}", job)
     done = [item for item in read if item is not None]
+    if done:
+        slowest_s = max(activity.runtime_ms for activity, _ in done) / 1000
+        collected.took_s += slowest_s + _number(spec, "ramp_s")
     if len(done) < len(clients):
         return
     shared = common([activity for activity, _ in done])
@@ -178,7 +200,7 @@ def _expectations(spec: LaunchSpec, job: str, *, direct: bool) -> dict[str, Scal
 
 
 def _read_client(
-    client: _Client, job: str, expect: Mapping[str, Scalar], collected: _Collected
+    spec: LaunchSpec, client: _Client, job: str, expect: Mapping[str, Scalar], collected: _Collected
 ) -> tuple[Activity, Mapping[int, int]] | None:
     """Read a client's report and log: what it did, and its latency histogram. None when that gives no number.
 
@@ -189,15 +211,33 @@ def _read_client(
     jobs = [item for run in runs for item in run.jobs]
     for key, wrong in differences(jobs, expect):
         collected.find(Code.WRONG_PARAMETERS, f"{client.name}: {key}: {wrong}", job)
+    for wrong in _wrong_places(spec, jobs):
+        collected.find(Code.WRONG_PARAMETERS, f"{client.name}: {wrong}", job)
     if len(jobs) != 1 or statement.status is not Status.COMPLETE:
         return None
     activity = _activity(client, jobs[0], runs[0].ended_ms, JOBS[job][1])
     if wrong_log := contradiction(activity):
         collected.find(Code.INCOMPLETE_OUTPUT, wrong_log, job)
         return None
+    told = f"{client.name}: {job}:"
+    collected.moments.append((f"{told} fio's report is of", activity.reported_ms / 1000))
+    collected.moments.append((f"{told} its I/O began", (activity.reported_ms - activity.runtime_ms) / 1000))
+    for which, (at, _) in (("first", activity.entries[0]), ("last", activity.entries[-1])):
+        collected.moments.append((f"{told} the {which} entry of its log is of", at / 1000))
     transfer = jobs[0].transfer(JOBS[job][1])
     latency = transfer.latency.get("completion") if transfer else None
     return activity, latency.bins if latency else {}
+
+
+def _wrong_places(spec: LaunchSpec, jobs: Sequence[Job]) -> Iterator[str]:
+    """Say of jobs that their file did not lie in the directory under test, or that nobody can say where it lay."""
+    directory = os.path.normpath(planned_directory(spec))
+    for job in jobs:
+        name = job.options.get("filename")
+        if name is None:
+            yield "fio does not say which file it used"
+        elif not Path(os.path.normpath(name.replace("\\:", ":"))).is_relative_to(directory):
+            yield f"fio used {name}, the plan says a file in {directory}"
 
 
 def _activity(client: _Client, job: Job, ended_ms: float | None, direction: str) -> Activity:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from plumbline.benchmarks._launch_times import wrong_duration
 from plumbline.benchmarks._mxp_problem import Problem
 from plumbline.benchmarks.benchmark import Finding, Measured, Value
 from plumbline.errors import OutputError
-from plumbline.model import Code, LaunchSpec, Scalar
+from plumbline.model import Code, LaunchSpec, RunRecord, Scalar
 from plumbline.readers import Completeness, Fact, Reading, Source, read
 
 RESIDUAL_BOUND = 16.0
@@ -24,7 +25,7 @@ _NAMES = {
 _SHAPE = {"N": "n", "NB": "nb", "P": "p", "Q": "q"}
 
 
-def read_launch(spec: LaunchSpec, raw_dir: Path) -> Measured:
+def read_launch(spec: LaunchSpec, record: RunRecord, raw_dir: Path) -> Measured:
     """Read stdout of one launch. Raises OutputError when it is absent or not HPL-MxP output."""
     asked = Problem.of(spec)
     path = raw_dir / "stdout"
@@ -41,12 +42,36 @@ def read_launch(spec: LaunchSpec, raw_dir: Path) -> Measured:
         else:
             completeness.append(item)
     values = [value for reading in readings if (value := _value(asked, reading)) is not None]
+    told = {fact.name: fact.value for fact in facts}
+    least_s = _least_s(readings) + _number(told.get("generation_s"))
     return Measured(
         values=(*values, *_efficiencies(values)),
-        findings=tuple(_findings(asked, readings, {fact.name: fact.value for fact in facts})),
+        findings=(
+            *_findings(asked, readings, told),
+            *wrong_duration(record, "generating and solving the system", least_s),
+        ),
         facts=tuple(facts),
         completeness=tuple(completeness),
     )
+
+
+def _least_s(readings: list[Reading]) -> float:
+    """Give the least seconds that the solves took: by the operations and rate of each, and by the times it prints."""
+    solves: dict[tuple[object, ...], dict[str, float]] = {}
+    for reading in readings:
+        place = (reading.params.get("run", 0), reading.params.get("N"))
+        solves.setdefault(place, {})[reading.indicator] = reading.value
+    least_s = 0.0
+    for (_, order), told in solves.items():
+        n, rate = _number(order), told.get("performance", 0.0)
+        by_rate = (2 / 3 * n**3 + 3 / 2 * n**2) / (rate * 1e9) if rate > 0 else 0.0
+        least_s += max(by_rate, told.get("time_lu", 0.0) + told.get("time_solver", 0.0), told.get("time", 0.0))
+    return least_s
+
+
+def _number(value: object) -> float:
+    """Give a number of the output, 0 where it tells none."""
+    return float(value) if isinstance(value, (int, float)) else 0.0
 
 
 def _value(asked: Problem, reading: Reading) -> Value | None:

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.amounts import node_list
+from plumbline.benchmarks._launch_times import wrong_duration
 from plumbline.benchmarks.benchmark import Finding, Measured, Value
 from plumbline.errors import OutputError
-from plumbline.model import Code, Device, LaunchSpec, Params, Scalar
+from plumbline.model import Code, Device, LaunchSpec, Params, RunRecord, Scalar
 from plumbline.readers import Completeness, Fact, Reading, Source, read
 from plumbline.units import parse_bytes, show_bytes
 
@@ -102,11 +103,13 @@ class _Table:
     cells: dict[int, dict[str, float]] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
     exact: bool = False
+    summed_us: float = 0.0
+    """Times of one operation at every size, in place as well as out of place."""
     unasked: int = 0
     doubled: int = 0
 
 
-def read_launch(spec: LaunchSpec, raw_dir: Path) -> Measured:
+def read_launch(spec: LaunchSpec, record: RunRecord, raw_dir: Path) -> Measured:
     """Read every file of a launch: reports are exact, tables are rounded, and stdout may hold all of them."""
     sweep = Sweep.of(spec.params, spec.device, spec.node_count * spec.accelerators_per_node)
     tables: dict[str, _Table] = {}
@@ -122,12 +125,19 @@ def read_launch(spec: LaunchSpec, raw_dir: Path) -> Measured:
         finding for name in sweep.operations if name in tables for finding in _findings(spec, sweep, name, tables[name])
     ]
     findings += _transport_findings(spec, facts)
+    findings += wrong_duration(record, "the timed runs of all sizes", sum(_timed_s(table) for table in tables.values()))
     return Measured(
         values=tuple(values),
         findings=tuple(findings),
         facts=tuple(Fact(name, facts[name]) for name in _FACTS if name in facts),
         completeness=tuple(found),
     )
+
+
+def _timed_s(table: _Table) -> float:
+    """Give the least seconds that a sweep took: a time is the mean over the iterations; at least one was run."""
+    iterations = (table.facts.get("settings") or {}).get("iterations")
+    return table.summed_us / 1e6 * max(1, iterations if isinstance(iterations, int) else 1)
 
 
 def _files(raw_dir: Path, operations: tuple[str, ...]) -> Iterator[tuple[Path, tuple[str, ...]]]:
@@ -160,6 +170,8 @@ def _read_file(
     for item in read("nccl_tests", Source.of_path(path), expect):
         if isinstance(item, Reading):
             name = _operation_of(item.params.get("operation"), operations)
+            if name and item.indicator == "time":
+                mine.setdefault(name, _Table(exact=path.suffix == ".json")).summed_us += item.value
             if name and not item.params.get("in_place") and "message_bytes" in item.params:
                 _take(mine.setdefault(name, _Table(exact=path.suffix == ".json")), item, sweep)
         elif isinstance(item, Fact):

@@ -122,5 +122,4 @@ def expected(spec: LaunchSpec) -> Iterable[Expected]:
 
 def measure(spec: LaunchSpec, record: RunRecord, raw_dir: Path) -> Measured:
     """Read the launch's files. Raises OutputError when there is no facts file: the clients' program did not start."""
-    del record
-    return read_results(spec, raw_dir)
+    return read_results(spec, record, raw_dir)

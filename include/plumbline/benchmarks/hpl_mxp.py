@@ -149,5 +149,4 @@ def expected(spec: LaunchSpec) -> Iterable[Expected]:
 
 def measure(spec: LaunchSpec, record: RunRecord, raw_dir: Path) -> Measured:
     """Read the launch's output. Raises OutputError when it is not HPL-MxP's, or absent."""
-    del record
-    return read_launch(spec, raw_dir)
+    return read_launch(spec, record, raw_dir)

@@ -145,5 +145,4 @@ def expected(spec: LaunchSpec) -> Iterable[Expected]:
 
 def measure(spec: LaunchSpec, record: RunRecord, raw_dir: Path) -> Measured:
     """Read the tables and reports of one launch. Raises OutputError when a file is unreadable or none is there."""
-    del record
-    return read_launch(spec, raw_dir)
+    return read_launch(spec, record, raw_dir)

@@ -21,7 +21,7 @@ _PAIR = re.compile(r"([A-Z][A-Z-]{0,20}) = ([^\s,]+)")
 _TITLE = re.compile(r"\s*\*{3,} HPL[ -]?MxP Result\s+\*{3,}")
 _STEP = re.compile(r"\s*\*{3,} test (loop )?(\d{1,6}) of (\d{1,6}) (starts|done)\s*\*{3,}")
 _SPREAD = re.compile(
-    r"\s*(LU|Iterative Solver|GEMM) (seconds|GFLOPS): AVG = (\S+), MAX = (\S+) \((\d+)->([^)\s]+)\), "
+    r"\s*(LU|Iterative Solver|GEMM|matgen) (seconds|GFLOPS): AVG = (\S+), MAX = (\S+) \((\d+)->([^)\s]+)\), "
     r"MIN = (\S+) \((\d+)->([^)\s]+)\)"
 )
 _ITERATION = re.compile(r"\s*(?:Solver iteration|# iterative refinement: step=)\s*(\d{1,6})")
@@ -285,6 +285,9 @@ class Blocks:
             if match[2] == "GFLOPS":
                 self._solve.gemm_per_gpu, self._solve.gemm_per_gpu_min = mean, smallest
                 self.facts["gemm_slowest"] = {"rank": int(match[8][:9]), "host": match[9]}
+        elif match[1] == "matgen":
+            if match[2] == "seconds" and largest is not None:
+                self.facts["generation_s"] = self.facts.get("generation_s", 0.0) + largest
         elif match[1] == "LU":
             self._lost += self._solve.time_lu is not None
             self.ran = True

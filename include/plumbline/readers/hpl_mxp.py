@@ -54,6 +54,7 @@ FACTS: Mapping[str, str] = {
     "max_gflops": "the best reportable rate in GFLOPS",
     "gemm_slowest": "rank and host of the slowest GPU in the component test",
     "lu_slowest": "rank and host that were last to finish the factorization",
+    "generation_s": "seconds in which the matrices were generated, by the slowest process, where printed",
     "device": "Plumbline's own: what it computed on",
     "last_progress": "newest progress line of a run without result",
     "trouble": "the error line that explains an unfinished run",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta
 from pathlib import Path
@@ -25,6 +26,8 @@ CLOCK = "simulation.json"
 """Evidence file: seed, moment, and the simulated clock after the last batch."""
 PAUSE_S = 10.0
 """Between two batches."""
+START_S = 5.0
+"""For a launch to start and end, beside what its tool works. Assumption."""
 
 
 def inventory(profile: ClusterProfile, today: date) -> Inventory:
@@ -52,9 +55,10 @@ def leave(night: Night, specs: Sequence[LaunchSpec], rows: Sequence[int], eviden
     """Leave raw output and records of those launches of a batch; give the longest simulated duration in seconds."""
     for folder in ("raw", "records"):
         (evidence / folder).mkdir(exist_ok=True)
-    printed = outputs(specs[0].benchmark).files(night, specs, rows)
+    printed = outputs(specs[0].benchmark).files(night, specs, rows, begin)
     durations = (
-        _leave(night, specs[row], dict(files), evidence, begin) for row, files in zip(rows, printed, strict=True)
+        _leave(night, specs[row], dict(one.files), one.took_s, evidence, begin)
+        for row, one in zip(rows, printed, strict=True)
     )
     return max(durations, default=0.0)
 
@@ -78,10 +82,13 @@ def _write_clock(evidence: Path, clock: Mapping[str, datetime], seed: int) -> No
     (evidence / CLOCK).write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
 
 
-def _leave(night: Night, spec: LaunchSpec, files: dict[str, str], evidence: Path, begin: datetime) -> float:
+def _leave(
+    night: Night, spec: LaunchSpec, files: dict[str, str], took_s: float, evidence: Path, begin: datetime
+) -> float:
     """Write one launch's files and record; give its simulated duration in seconds."""
     outcome, code, reason = _fate(night, spec)
-    duration = duration_s(spec, hangs=outcome is Outcome.TIMEOUT)
+    hangs = outcome is Outcome.TIMEOUT
+    duration = max(duration_s(spec, hangs=hangs), 0.0 if hangs else math.ceil(took_s + START_S))
     files.setdefault("stdout", "")
     files.setdefault("stderr", "")
     if outcome is Outcome.TIMEOUT:
@@ -104,8 +111,12 @@ def _leave(night: Night, spec: LaunchSpec, files: dict[str, str], evidence: Path
 
 
 def duration_s(spec: LaunchSpec, *, hangs: bool) -> float:
-    """Give how long a launch takes in simulated time. Assumption."""
-    return spec.timeout_s if hangs else min(spec.timeout_s, 20.0 + 4.0 * spec.node_count.bit_length())
+    """Give how long a launch takes in simulated time, whole seconds: by what is asked of it. Assumption.
+
+    Nights with the same plan have the same times, whatever becomes of their launches.
+    """
+    works = math.ceil(20.0 + 4.0 * spec.node_count.bit_length() + outputs(spec.benchmark).works_s(spec))
+    return spec.timeout_s if hangs else min(spec.timeout_s, works)
 
 
 def _fate(night: Night, spec: LaunchSpec) -> tuple[Outcome, Code | None, str]:
@@ -144,9 +155,7 @@ def _record(
     reason: str,
     raw_files: list[dict[str, Any]],
 ) -> dict[str, Any]:
-    first = night.node(spec.nodes[0])
-    offset = timedelta(seconds=float(max(night.truth.clock_offset_s[night.node(n)] for n in spec.nodes)))
-    started = begin + offset
+    first, started = night.node(spec.nodes[0]), night.began(spec, begin)
     single = len(spec.nodes) == 1
     return {
         "schema_version": 1,

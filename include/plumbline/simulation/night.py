@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +50,11 @@ class Night:
     def noise(self, *parts: str | int) -> Generator:
         """Give the noise of one place in this night."""
         return generator(self.key, *parts)
+
+    def began(self, spec: LaunchSpec, begin: datetime) -> datetime:
+        """Give when a launch began by its nodes' clocks: those that are ahead count."""
+        ahead = max(float(self.truth.clock_offset_s[self.node(name)]) for name in spec.nodes)
+        return begin + timedelta(seconds=ahead)
 
     @cached_property
     def step_common(self) -> float:

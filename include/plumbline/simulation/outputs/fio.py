@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from plumbline.benchmarks._fio_jobs import JOBS, block_size, chosen_jobs, client_count
+from plumbline.benchmarks._fio_jobs import JOBS, block_size, chosen_jobs, client_count, planned_directory
 from plumbline.benchmarks._fio_windows import LOG_MS
 from plumbline.model import LaunchSpec
 from plumbline.simulation.night import Night, Nights, Rung
+from plumbline.simulation.outputs import Printed
 from plumbline.simulation.physics import storage_rates
 from plumbline.simulation.printers.fio import Client, bandwidth_log, bins, moved_ios, report
 from plumbline.units import parse_bytes
@@ -18,13 +20,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+_START_MS = 1000
+"""From the end of a job to the start of the next. Assumption."""
+
+
 def rates(nights: Nights, rung: Rung) -> dict[str, NDArray[Any]]:
     """Give MB/s or IOPS of every client: job → [launches, clients]."""
     return storage_rates(nights.truth, rung.groups, client_count(rung.spec), nights.noise("fio", rung.groups.nodes))
 
 
-def client_of(spec: LaunchSpec, job: str, rate: float, moment_ms: int) -> Client:
-    """Give what one client did in one job."""
+def client_of(spec: LaunchSpec, job: str, rate: float, moment_ms: int, file: str) -> Client:
+    """Give what one client did in one job on its file."""
     block = parse_bytes(str(block_size(spec, job)))
     runtime_ms = _runtime_ms(spec)
     return Client(
@@ -41,6 +47,7 @@ def client_of(spec: LaunchSpec, job: str, rate: float, moment_ms: int) -> Client
         ios=int(moved_ios(rate, block, runtime_ms, job.startswith("seq"))),
         runtime_ms=runtime_ms,
         ended_ms=moment_ms,
+        filename=f"{planned_directory(spec)}/plumbline-fio/simulated/{file}",
     )
 
 
@@ -48,23 +55,27 @@ def _runtime_ms(spec: LaunchSpec) -> int:
     return round(float(str(spec.params["runtime_s"])) * 1000)
 
 
-def files(night: Night, specs: Sequence[LaunchSpec], rows: Sequence[int]) -> Iterator[Mapping[str, str]]:
-    """Print all files of each launch."""
+def _ramp_ms(spec: LaunchSpec) -> int:
+    return round(float(str(spec.params["ramp_s"])) * 1000)
+
+
+def files(night: Night, specs: Sequence[LaunchSpec], rows: Sequence[int], begin: datetime) -> Iterator[Printed]:
+    """Print all files of each launch: its jobs end one after the other."""
     nights = Nights.of([night])
     every = rates(nights, nights.rung_of(specs))
-    begin_ms = round(night.moment.timestamp() * 1000)
     for row in rows:
         spec = specs[row]
+        ended_ms = begin_ms = round(night.began(spec, begin).timestamp() * 1000)
         found: dict[str, str] = {}
         jobs = []
         per_node = int(str(spec.params["clients"]))
-        for number, job in enumerate(chosen_jobs(spec.params)):
-            ended_ms = begin_ms + 7000 * (number + 1)
+        for job in chosen_jobs(spec.params):
+            ended_ms += _job_ms(spec)
             clients = []
             for index, rate in enumerate(every[job][row].tolist()):
                 node, client_number = spec.nodes[index // per_node], index % per_node
                 name = f"fio-{job}-{node}-c{client_number}"
-                client = client_of(spec, job, rate, ended_ms)
+                client = client_of(spec, job, rate, ended_ms, f"client-{index}.dat")
                 found[f"{name}.json"] = report(client)
                 found[f"{name}_bw.log"] = bandwidth_log(client)
                 clients.append(
@@ -73,7 +84,16 @@ def files(night: Night, specs: Sequence[LaunchSpec], rows: Sequence[int]) -> Ite
                 )  # fmt: skip
             jobs.append({"job": job, "clients": clients})
         found[f"fio-facts-{spec.nodes[0]}.json"] = _facts(spec, jobs)
-        yield found
+        yield Printed(found, (ended_ms - begin_ms) / 1000)
+
+
+def works_s(spec: LaunchSpec) -> float:
+    """Give how long all jobs take."""
+    return len(chosen_jobs(spec.params)) * _job_ms(spec) / 1000
+
+
+def _job_ms(spec: LaunchSpec) -> int:
+    return _START_MS + _ramp_ms(spec) + _runtime_ms(spec)
 
 
 def _facts(spec: LaunchSpec, jobs: list[dict[str, Any]]) -> str:
@@ -83,6 +103,7 @@ def _facts(spec: LaunchSpec, jobs: list[dict[str, Any]]) -> str:
             "simulated_by": "plumbline",
             "status": "ok",
             "asked": {
+                "directory": planned_directory(spec),
                 "nodes": list(spec.nodes),
                 "clients": spec.params["clients"],
                 "size_bytes": parse_bytes(str(spec.params["size"])),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from plumbline.benchmarks._mxp_problem import Problem
 from plumbline.model import LaunchSpec
 from plumbline.simulation.night import Night, Nights, Rung
+from plumbline.simulation.outputs import Printed
 from plumbline.simulation.physics import hpl_mxp
 from plumbline.simulation.printers.hpl_mxp import ITERATIONS, Solve, text
 from plumbline.simulation.rounding import scientific
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _THRESHOLD = 16.0
+_LOW_FLOPS = 2e14
+"""Of one GPU, operations a second. Assumption."""
 
 
 def rates(nights: Nights, rung: Rung) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
@@ -30,27 +34,31 @@ def rates(nights: Nights, rung: Rung) -> tuple[NDArray[Any], NDArray[Any], NDArr
     return performance, lu, residual
 
 
-def files(night: Night, specs: Sequence[LaunchSpec], rows: Sequence[int]) -> Iterator[Mapping[str, str]]:
-    """Print stdout of each launch."""
+def files(night: Night, specs: Sequence[LaunchSpec], rows: Sequence[int], begin: datetime) -> Iterator[Printed]:
+    """Print stdout of each launch: it tells no moment, only how long it took."""
+    del begin
     nights = Nights.of([night])
     performance, lu, residual = rates(nights, nights.rung_of(specs))
     for row in rows:
         asked = Problem.of(specs[row])
-        yield {
-            "stdout": text(
-                Solve(
-                    n=asked.n,
-                    nb=asked.nb,
-                    p=asked.p,
-                    q=asked.q,
-                    sloppy=asked.precision.upper(),
-                    gflops=float(performance[row]),
-                    lu_gflops=float(lu[row]),
-                    residual=float(residual[row]),
-                    host=specs[row].nodes[0],
-                )
-            )
-        }
+        solve = Solve(
+            n=asked.n,
+            nb=asked.nb,
+            p=asked.p,
+            q=asked.q,
+            sloppy=asked.precision.upper(),
+            gflops=float(performance[row]),
+            lu_gflops=float(lu[row]),
+            residual=float(residual[row]),
+            host=specs[row].nodes[0],
+        )
+        yield Printed({"stdout": text(solve)}, solve.lu_s + solve.solver_s)
+
+
+def works_s(spec: LaunchSpec) -> float:
+    """Give how long a solve takes at a low rate of every GPU."""
+    asked = Problem.of(spec)
+    return asked.loops * 2 / 3 * asked.n**3 / (asked.p * asked.q * _LOW_FLOPS)
 
 
 def values(nights: Nights, rung: Rung) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from plumbline.benchmarks._nccl_rows import Sweep
 from plumbline.model import LaunchSpec
 from plumbline.simulation.night import Night, Nights, Rung
+from plumbline.simulation.outputs import Printed
 from plumbline.simulation.physics import bus_factor, collective_times, wrong_elements
 from plumbline.simulation.printers.nccl_tests import Table, printed_float, rates, text
+from plumbline.sums import added
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+
+_LOW_BYTES_PER_S = 2e10
+"""Of one operation. Assumption."""
 
 
 def sweep_of(rung: Rung) -> Sweep:
@@ -33,8 +40,9 @@ def wrong(nights: Nights, rung: Rung, operation: str, sizes: Sequence[int]) -> N
     return wrong_elements(nights.truth, rung.groups, (len(rung.groups.index), len(sizes)), noise)
 
 
-def files(night: Night, specs: Sequence[LaunchSpec], rows: Sequence[int]) -> Iterator[Mapping[str, str]]:
-    """Print one table an operation and launch."""
+def files(night: Night, specs: Sequence[LaunchSpec], rows: Sequence[int], begin: datetime) -> Iterator[Printed]:
+    """Print one table an operation and launch: they tell no moment, only how long each operation took."""
+    del begin
     nights = Nights.of([night])
     rung = nights.rung_of(specs)
     sweep = sweep_of(rung)
@@ -44,7 +52,7 @@ def files(night: Night, specs: Sequence[LaunchSpec], rows: Sequence[int]) -> Ite
         spec = specs[row]
         devices = [device for name in spec.nodes for device in night.devices(name)]
         nccl = night.nccl([night.node(name) for name in spec.nodes])
-        yield {
+        tables = {
             f"{operation}.txt": text(
                 Table(
                     operation=operation,
@@ -61,6 +69,23 @@ def files(night: Night, specs: Sequence[LaunchSpec], rows: Sequence[int]) -> Ite
             )
             for operation in sweep.operations
         }
+        yield Printed(tables, _took_s(spec, [made[name][row].tolist() for name in sweep.operations]))
+
+
+def _took_s(spec: LaunchSpec, times_us: Sequence[Sequence[float]]) -> float:
+    """Give how long the sweeps took."""
+    return added(time for times in times_us for time in times) * _runs(spec) / 1e6
+
+
+def _runs(spec: LaunchSpec) -> int:
+    """Give how often an operation runs at one size: warmed up and timed, out of place and in place."""
+    return 2 * (int(str(spec.params["warmup"])) + int(str(spec.params["iterations"])))
+
+
+def works_s(spec: LaunchSpec) -> float:
+    """Give how long the sweeps take at a low bandwidth."""
+    sweep = Sweep.of(spec.params, spec.device, spec.node_count * spec.accelerators_per_node)
+    return len(sweep.operations) * sum(sweep.sizes) / _LOW_BYTES_PER_S * _runs(spec)
 
 
 def values(nights: Nights, rung: Rung) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from plumbline.benchmarks._pretraining_results import _LAST_STEPS, _asked
 from plumbline.benchmarks.pretraining import Training, global_batch
 from plumbline.model import LaunchSpec, Scalar
 from plumbline.simulation.night import Night, Nights, Rung
+from plumbline.simulation.outputs import Printed
 from plumbline.simulation.physics import TRAIN_NOISE, step_times
 from plumbline.simulation.printers import mllog
 from plumbline.simulation.rounding import printed
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 RELATIVE_STEP = {"gpt3": 1.0, "bert": 0.35}
 """Step time relative to the hardware model's GPT-3 proxy. Assumption."""
+_LONG_STEP_S = 2.0
+"""Assumption."""
 _CONVERGES_AT = 220
 """Steps to the target on average. Assumption."""
 _CHECKPOINT_WRITE_S, _CHECKPOINT_READ_S = 2.1, 1.4
@@ -47,20 +51,28 @@ def steps_needed(training: Training, nights: Nights, rung: Rung) -> list[int]:
 
 
 def files(
-    training: Training, night: Night, specs: Sequence[LaunchSpec], rows: Sequence[int]
-) -> Iterator[Mapping[str, str]]:
+    training: Training, night: Night, specs: Sequence[LaunchSpec], rows: Sequence[int], begin: datetime
+) -> Iterator[Printed]:
     """Print stdout of each launch, and compliance.json of those that train to a target."""
     nights = Nights.of([night])
     rung = nights.rung_of(specs)
     made, needed = steps_of(training, nights, rung), steps_needed(training, nights, rung)
-    begin_ms = round(night.moment.timestamp() * 1000)
-    head = mllog.header(_settings(training, specs[0]), begin_ms)
+    settings = _settings(training, specs[0])
     for row in rows:
-        run = _run(training, specs[row], made[row, : needed[row]].tolist(), begin_ms + 5000)
+        begin_ms = round(night.began(specs[row], begin).timestamp() * 1000)
+        head = mllog.header(settings, begin_ms)
+        run = _run(training, specs[row], made[row, : needed[row]].tolist(), begin_ms + mllog.INIT_MS)
         found = {"stdout": head + mllog.body(run)}
         if specs[row].params["mode"] == "to_target":
             found["compliance.json"] = json.dumps({"ruleset": training.ruleset, "passed": True, "findings": []})
-        yield found
+        yield Printed(found, (run.stop_ms - begin_ms) / 1000)
+
+
+def works_s(spec: LaunchSpec) -> float:
+    """Give how long all steps take at a low rate."""
+    params = spec.params
+    names = ("max_steps",) if params["mode"] == "to_target" else ("warmup_steps", "steps")
+    return sum(int(str(params[name])) for name in names) * _LONG_STEP_S
 
 
 def _settings(training: Training, spec: LaunchSpec) -> dict[str, Scalar]:

@@ -26,6 +26,7 @@ class Client:
     ios: int
     runtime_ms: int
     ended_ms: int
+    filename: str
 
     @property
     def moved_bytes(self) -> int:
@@ -95,7 +96,8 @@ def report(client: Client) -> str:
       "eta": 0,
       "elapsed": {client.runtime_ms // 1000 + round(client.ramp_s) + 1},
       "job options": {{
-        "name": "{client.job}", "rw": "{client.rw}", "bs": "{client.block_size}", "size": "{client.size}",
+        "name": "{client.job}", "filename": "{client.filename}",
+        "rw": "{client.rw}", "bs": "{client.block_size}", "size": "{client.size}",
         "iodepth": "{client.iodepth}", "ioengine": "{client.ioengine}", "direct": "1",
         "runtime": "{client.runtime_s:g}", "ramp_time": "{client.ramp_s:g}", "time_based": "1"
       }},

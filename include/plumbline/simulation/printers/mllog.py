@@ -10,12 +10,15 @@ from plumbline.model import Scalar
 from plumbline.simulation.printers import STAMP
 from plumbline.sums import added
 
+INIT_MS = 5000
+"""From init_start to init_stop, where the run starts. Assumption."""
+
 
 def header(settings: Mapping[str, Scalar], begin_ms: int) -> str:
     """Print what stands before the run: the same for every launch of a batch."""
     lines = [STAMP, _line("init_start", None, begin_ms, event="INTERVAL_START")]
     lines += [_line(key, value, begin_ms) for key, value in settings.items()]
-    lines.append(_line("init_stop", None, begin_ms + 5000, event="INTERVAL_END"))
+    lines.append(_line("init_stop", None, begin_ms + INIT_MS, event="INTERVAL_END"))
     return "\n".join(lines) + "\n"
 
 
@@ -33,13 +36,23 @@ class Training:
     checkpoint_write_s: float | None
     checkpoint_read_s: float | None
 
+    @property
+    def mean_s(self) -> float:
+        """Mean of the timed steps: the warm-up's are taken to be as long."""
+        return added(self.steps_s) / len(self.steps_s)
+
+    @property
+    def stop_ms(self) -> int:
+        """Epoch ms of run_stop."""
+        return self.begin_ms + self.warmup * _milliseconds(self.mean_s) + elapsed_ms(self.steps_s)
+
 
 def body(run: Training) -> str:
     """Print run_start to run_stop."""
     now = run.begin_ms
     lines = [_line("run_start", None, now, event="INTERVAL_START")]
     evaluations = dict(run.evaluations)
-    mean = added(run.steps_s) / len(run.steps_s)
+    mean = run.mean_s
     for step, loss in enumerate(run.losses, start=1):
         if step <= run.warmup:
             now += _milliseconds(mean)
