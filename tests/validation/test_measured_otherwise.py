@@ -68,6 +68,7 @@ def test_a_night_of_one_rung_is_not_held_to_ratios_of_others(folder: Path, numbe
     _, verdict = night(folder, number, node_counts=8)
     aggregates = {("fio", "aggregate_read_bandwidth"), ("fio", "aggregate_write_bandwidth")}
     assert set(without_history(verdict)) == {("nccl_tests", "bus_bandwidth_of_rated_ceiling"), *aggregates}
+    assert "fio node_counts 8 at 8 nodes" in {item["place"] for item in verdict["reasons"]}
     _, verdict = night(folder, number + 10, node_counts="2,8")
     found = without_history(verdict)
     assert set(found) == {

@@ -40,6 +40,23 @@ def test_an_approved_run_that_gave_no_history_is_a_problem_that_says_what_to_do(
     assert "unusable" in read_limits({**WHOLE, "unusable": 3}).problems[0]
 
 
+def test_history_that_was_measured_otherwise_is_put_together_by_reason():
+    item = {"benchmark": "fio", "reason": "clients: 2 → 4"}
+    whole = {"run_id": "r0", "reason": "measured on other hardware"}
+    peak = {"benchmark": "nccl_tests", "reason": "max_bytes", "indicators": ["bus_bandwidth_peak"], "run_id": "r1"}
+    found = read_limits({**WHOLE, "left_out": [peak, whole, {**item, "run_id": "r1"}, {**item, "run_id": "r2"}]})
+    fio, nccl = found.otherwise
+    assert (fio.benchmark, fio.indicators, fio.reason, fio.runs) == ("fio", (), "clients: 2 → 4", ("r1", "r2"))
+    assert nccl.holds_for("nccl_tests", "bus_bandwidth_peak") and not nccl.holds_for("nccl_tests", "bus_bandwidth")
+    assert found.problems == () and not fio.holds_for("nccl_tests", "bus_bandwidth_peak")
+
+
+@pytest.mark.parametrize("damaged", [3, None, [3], [{"benchmark": "fio"}]])
+def test_what_is_left_out_and_cannot_be_read_is_a_problem(damaged: Any):
+    (problem,) = read_limits({**WHOLE, "left_out": damaged}).problems
+    assert "left_out" in problem
+
+
 @pytest.mark.parametrize("data", [None, [], "", 3, {}])
 def test_nothing_at_all_is_five_problems(data: Any):
     found = read_limits(data)

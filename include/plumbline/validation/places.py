@@ -26,7 +26,7 @@ def subject(benchmark: str, params: str) -> str:
 def _coordinate(key: str, value: Any) -> str:
     if key.endswith("_bytes") and isinstance(value, int) and not isinstance(value, bool):
         return show_bytes(value)
-    if isinstance(value, str):
+    if isinstance(value, str) and not value.replace(",", "").isdigit():  # numbers alone say nothing
         return value
     return f"{key} {value}"
 
