@@ -7,13 +7,16 @@ from collections.abc import Mapping
 from plumbline.errors import ConfigError
 from plumbline.model import Scalar
 
+_DIGITS = 1000
+"""Python converts some thousands of digits at most."""
+
 
 def expected_count(expect: Mapping[str, Scalar], key: str) -> int | None:
     """Give a whole number that is expected, or None when nothing is. Raises ConfigError for anything else."""
     value = expect.get(key)
     if value is None:
         return None
-    if isinstance(value, str) and value.strip().isdecimal():
+    if isinstance(value, str) and value.strip().isdecimal() and len(value) < _DIGITS:
         value = int(value)
     if isinstance(value, float) and value.is_integer():
         value = int(value)

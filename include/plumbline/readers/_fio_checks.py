@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from plumbline.model import Scalar
+from plumbline.readers._expectations import expected_count
 from plumbline.readers._fio_model import Job, is_set, seconds, size_bytes
 
 _DEFAULTS = {"direct": "0", "numjobs": "1", "iodepth": "1", "bs": "4096", "rw": "read"}
@@ -81,14 +82,15 @@ def _may_have_finished(job: Job) -> bool:
 
 
 def differences(jobs: Sequence[Job], expect: Mapping[str, Scalar], *, errors: int = 0) -> Iterator[tuple[str, str]]:
-    """Give (key, what is wrong) for every expectation that the jobs don't meet. 'not told …': nobody can say."""
+    """Give (key, what is wrong) for every expectation that the jobs don't meet. 'not told …': nobody can say.
+
+    Raises ConfigError for a count that is none.
+    """
     for key, wanted in expect.items():
-        if key == "jobs":
-            if str(wanted).isdigit() and int(str(wanted)) != len(jobs):
-                yield key, f"{len(jobs)} found, {wanted} expected"
-        elif key == "errors":
-            if str(wanted).isdigit() and int(str(wanted)) != errors:
-                yield key, f"{errors} found, {wanted} expected"
+        if key in ("jobs", "errors"):
+            found = len(jobs) if key == "jobs" else errors
+            if expected_count(expect, key) not in (None, found):
+                yield key, f"{found} found, {wanted} expected"
         elif wrong := _option_difference(key, str(wanted), jobs):
             yield key, wrong
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -100,7 +99,8 @@ def job_of(entry: Mapping[str, Any], global_options: Any) -> Job:
         group=_whole(entry.get("groupid")),
         hostname=entry["hostname"] if isinstance(entry.get("hostname"), str) and entry["hostname"] else None,
         port=_whole(entry.get("port")),
-        error=error if isinstance(error, int) and not isinstance(error, bool) else 0,
+        error=error if (told := isinstance(error, int) and not isinstance(error, bool)) else -1,
+        error_text="" if told else f"not a number: {str(error)[:40]!r}",
         transfers=tuple(
             transfer_of(way, entry[way], lat_only=_lat_only(options))
             for way in DIRECTIONS
@@ -232,15 +232,13 @@ def _bins(found: Any) -> dict[int, int]:
 
 
 def _number(value: Any) -> float | None:
-    """Give a number that a person would accept here: finite and not negative."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) and number >= 0 else None
+    """Give a number that fio can have counted: finite, not negative, and of 64 bits."""
+    counted = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < _MOST
+    return float(value) if counted else None
 
 
 def _whole(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63 else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST else None
+
+
+_MOST = 1 << 63

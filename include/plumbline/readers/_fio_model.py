@@ -14,7 +14,7 @@ DIRECTIONS = ("read", "write", "trim", "mixed")
 ALIASES = {"blocksize": "bs", "readwrite": "rw", "timeout": "runtime", "io_limit": "io_size"}
 """fio's other names of the options that are read here. Source: fio options.c, `.alias`."""
 
-_TIME = re.compile(r"([\d.]+)\s*(us|usec|ms|msec|s|m|h|d)?")
+_TIME = re.compile(r"([\d.]{1,18})\s*(us|usec|ms|msec|s|m|h|d)?")
 _SECONDS = {"us": 1e-6, "usec": 1e-6, "ms": 1e-3, "msec": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 

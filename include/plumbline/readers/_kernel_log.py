@@ -65,7 +65,7 @@ def time_of(line: str) -> datetime | None:
         if match["ctime"]:
             return datetime.strptime(match["ctime"], "%a %b %d %H:%M:%S %Y").replace(tzinfo=UTC)
         return parse_time(match["iso"]) if match["iso"] else None
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
 
 

@@ -213,8 +213,12 @@ def _last_reason(containers: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def _restarts(containers: Sequence[Mapping[str, Any]]) -> int | None:
-    counts = [one["restartCount"] for one in containers if isinstance(one.get("restartCount"), int)]
-    return max(counts) if counts else None
+    counts = [one.get("restartCount") for one in containers]
+    return max((count for count in counts if isinstance(count, int) and 0 <= count < _MOST_RESTARTS), default=None)
+
+
+_MOST_RESTARTS = 1 << 31
+"""The API's counts are whole numbers of 32 bits."""
 
 
 def _blamed(containers: Sequence[Mapping[str, Any]]) -> str | None:

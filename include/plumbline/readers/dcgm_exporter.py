@@ -54,6 +54,8 @@ _HELP_UNIT = re.compile(r"\(in (ns|us|ms|mJ|J)\)")
 _ESCAPES = {"\\n": "\n", '\\"': '"', "\\\\": "\\"}
 _CONSTANT = ("device", "modelName", "model_name", "pci_bus_id", "UUID", "uuid", "gpu_uuid", "gpu")
 _RENAMED = {"Hostname": "node", "hostname": "node", "GPU_I_ID": "mig", "GPU_I_PROFILE": "mig_profile"}
+_MOST = float(1 << 63)
+"""DCGM's fields are whole numbers of 64 bits, or smaller ones with a fraction."""
 _MOST_HELD = 65536
 _MOST_NAMES = 2000
 _MOST_KNOWN = 50_000
@@ -198,7 +200,7 @@ def _sample(page: _Page, series: _Series, printed: str, stamp: str | None) -> li
     page.announced = False
     page.series[series.key] = printed
     value = float(printed) if _VALUE.fullmatch(printed) else math.nan
-    if not math.isfinite(value) or is_blank(value):
+    if not -_MOST < value < _MOST or is_blank(value):
         _count(page.absent, name)
     else:
         if "gpu" in place and len(page.covered) < _MOST_NAMES:

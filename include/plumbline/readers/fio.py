@@ -341,8 +341,12 @@ def _as_printed(percentile: float) -> float:
     return whole if (whole := int(percentile)) == percentile else percentile
 
 
+_ERRNOS = 4096
+"""Linux gives errors the numbers below. Source: include/linux/err.h, MAX_ERRNO."""
+
+
 def _error(job: Job) -> str:
-    meaning = job.error_text or os.strerror(job.error)
+    meaning = job.error_text or (os.strerror(job.error) if 0 < job.error < _ERRNOS else "no error that a system has")
     return f"{job.name}: error {job.error} ({meaning})"
 
 
