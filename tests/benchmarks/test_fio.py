@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -316,3 +317,75 @@ def test_without_a_facts_file_nothing_is_read(tmp_path: Path, content: str | Non
         (tmp_path / "fio-facts-n1.json").write_text(content)
     with pytest.raises(OutputError):
         measure(tmp_path)
+
+
+# -- whose output it is
+
+
+EARLIER = {"started_at": "2026-11-29T16:09:28.000000Z", "ended_at": "2026-11-29T16:09:28.020000Z", "duration_s": 0.02}
+"""A launch 18 s later that printed the earlier one's files and ended at once."""
+
+
+def test_the_files_of_an_earlier_launch_are_not_this_ones() -> None:
+    found = [finding.message for finding in measure(DATA, **EARLIER).findings]
+    assert codes(measure(DATA, **EARLIER)) == {Code.OLD_OUTPUT}
+    assert "2026-11-29T16:08:58" in found[0] and "another launch's output" in found[0]
+    assert "all jobs together took 6.07 s" in found[1]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "hosts", "hardware", "old"),
+    [
+        (0, ("n1",), {}, False),
+        (4, ("n1",), {}, False),
+        (18, ("n1",), {}, True),
+        (18, ("n1", "n2"), {}, False),
+        (18, ("n1",), {"nodes": {}}, False),
+        (150, ("n1", "n2"), {}, True),
+        (-18, ("n1",), {}, True),
+    ],
+)
+def test_a_launchers_clock_may_differ_more_than_the_nodes_own(
+    seconds: int, hosts: tuple[str, ...], hardware: dict[str, Any], old: bool
+) -> None:
+    began, ended = (
+        (datetime.fromisoformat(f"2026-11-29T16:{at}+00:00") + timedelta(seconds=seconds)).isoformat()
+        for at in ("08:58.8", "09:09.6")
+    )
+    times = {"started_at": began, "ended_at": ended, "duration_s": 10.8}
+    assert codes(measure(DATA, hosts=hosts, hardware=hardware, **times)) == ({Code.OLD_OUTPUT} if old else set())
+
+
+def test_jobs_that_took_longer_than_the_launch_are_of_another_one() -> None:
+    assert codes(measure(DATA, duration_s=6.1)) == set()
+    assert codes(measure(DATA, duration_s=5.5)) == {Code.OLD_OUTPUT}
+
+
+@pytest.mark.parametrize("directory", ["/tmp/other", "/tmp", None])
+def test_another_directory_is_wrong(raw: Path, directory: str | None) -> None:
+    edit_json(raw / "fio-facts-n1.json", lambda d: d["asked"].update(directory=directory))
+    assert codes(measure(raw)) == {Code.WRONG_PARAMETERS}
+
+
+@pytest.mark.parametrize("name", ["/tmp/other/client-0.dat", "/tmp/fiodata/../other/x", "/tmp/fiodata2/x", None])
+def test_a_file_elsewhere_is_wrong(raw: Path, name: str | None) -> None:
+    """The facts may say what was asked for; fio says what it opened."""
+    options = {"filename": name} if name else {}
+
+    def change(data: Any) -> None:
+        job = data["jobs"][0]["job options"]
+        del job["filename"]
+        job.update(options)
+
+    edit_json(raw / "fio-rand_read-n1-c1.json", change)
+    assert codes(measure(raw)) == {Code.WRONG_PARAMETERS}
+
+
+def test_bytes_that_contradict_the_rate_give_no_number(raw: Path) -> None:
+    def change(data: Any) -> None:
+        data["jobs"][0]["read"]["io_bytes"] = int(data["jobs"][0]["read"]["io_bytes"] * 1.38)
+
+    edit_json(raw / "fio-seq_read-n1-c0.json", change)
+    measured = measure(raw)
+    assert Status.INCOMPLETE in {statement.status for statement in measured.completeness}
+    assert "read_bandwidth" not in {name for name, _ in names(measured)}

@@ -245,3 +245,26 @@ def test_a_cut_output_is_incomplete(tmp_path):
     measured = measure(tmp_path, text[: text.rindex("LU GFLOPS")], launch(gpus(), **TWO_LOOPS))
     assert measured.completeness[0].status is Status.INCOMPLETE
     assert len(measured.values) < 8
+
+
+# -- whose output it is -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lasted", [0.0, 0.03, 5.0])
+def test_a_solve_that_took_longer_than_the_launch_is_an_earlier_ones(tmp_path, lasted):
+    spec = launch(gpus(), **TWO_LOOPS)
+    (tmp_path / "stdout").write_text(text_of("nvidia_26.2_two_loops.txt"))
+    [finding] = MODULE.measure(spec, record(spec, duration_s=lasted), tmp_path).findings
+    assert finding.code is Code.OLD_OUTPUT
+    assert "another launch's output" in finding.message
+
+
+def test_the_matrix_takes_its_time_too(tmp_path):
+    text = text_of("nvidia_26.2_two_loops.txt")
+    spec = launch(gpus(), **TWO_LOOPS)
+    assert measure(tmp_path, text, spec).findings == ()
+    matrix = "matgen seconds: AVG = 9.05, MAX = 59.05 (0->node1), MIN = 9.05 (0->node1)\n"
+    [finding] = measure(
+        tmp_path, text.replace(" ****** test loop 1", f"{matrix}\n ****** test loop 1", 1), spec
+    ).findings
+    assert finding.code is Code.OLD_OUTPUT

@@ -267,3 +267,23 @@ def test_a_report_of_another_operation_is_not_taken(tmp_path):
 def test_environment_keeps_no_secret(tmp_path):
     measured = measure(gpu(), tmp_path, all_reduce__json=nccl_text.report(ranks=16))
     assert "hunter2" not in json.dumps([str(fact) for fact in measured.facts])
+
+
+@pytest.mark.parametrize("form", ["txt", "json"])
+def test_output_that_took_longer_than_the_launch_is_an_earlier_ones(tmp_path, form):
+    """A row's time is a mean over its iterations: the timed runs alone must fit into the launch."""
+    text = nccl_text.output("2026", ranks=16) if form == "txt" else nccl_text.report(ranks=16)
+    spec = gpu()
+    (tmp_path / f"all_reduce.{form}").write_text(text)
+
+    def found(lasted: float) -> list[Code]:
+        measured = MODULE.measure(spec, record(spec, duration_s=lasted), tmp_path)
+        return [finding.code for finding in measured.findings]
+
+    # The text's times: size / (algorithm bandwidth), 20 iterations each, out of place and in place.
+    timed = 20 * sum(
+        nccl_text.numbers(1 << power, 16, "all_reduce", place)[0] / 1e6 for power in range(20, 31) for place in (0, 1)
+    )
+    assert found(timed * 1.001) == []
+    assert found((timed - 0.1) / 1.02) == [Code.OLD_OUTPUT]
+    assert found(0.0) == [Code.OLD_OUTPUT]

@@ -18,8 +18,11 @@ from plumbline.sums import added
 LOG_MS = 100.0
 """Interval of the bandwidth log that the clients are asked for."""
 _ENTRY = re.compile(r"\s*(\d{1,16}), (\d{1,18}), ([012]), \d+(?:, .*)?")
-_DIFFERS = 0.4
-"""Log and report may differ by this part: the log misses the interval in which a job ends, and rounds."""
+_DIFFERS = 0.05
+"""Log and report may differ by this part: rates are rounded, and an interval may be a millisecond short."""
+_UNLOGGED_MS = 4 * LOG_MS
+"""The log may miss what was moved in so much time: fio does not log the interval in which a job ends, nor one in which
+no I/O ended. Measured: up to 276 ms of a job of 1 s on a busy machine of two cores, 102 ms of jobs of 5 s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +114,8 @@ def contradiction(activity: Activity) -> str | None:
     befores = [entries[0][0] - LOG_MS, *(at for at, _ in entries)]
     least = sum(rate for _, rate in entries) * 1.024 * LOG_MS
     most = sum(rate * max(at - before, LOG_MS) for (at, rate), before in zip(entries, befores, strict=False)) * 1.024
-    if least > activity.total_bytes * (1 + _DIFFERS) or most < activity.total_bytes * (1 - _DIFFERS):
+    unlogged = _DIFFERS + _UNLOGGED_MS / activity.runtime_ms
+    if least > activity.total_bytes * (1 + _DIFFERS) or most < activity.total_bytes * (1 - unlogged):
         return f"{activity.name}: the log tells {least:.0f} to {most:.0f} bytes, the report {activity.total_bytes}"
     latest = entries[-1][0]
     if latest > activity.reported_ms + LOG_MS or latest - activity.begin_ms > activity.runtime_ms + 10 * LOG_MS:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from plumbline.readers._fio_model import ALIASES, DIRECTIONS, Job, Latency, Run, Transfer
+from plumbline.readers._fio_sums import contradictions
 
 _ALL_CLIENTS = "All clients"
 _DECODER = json.JSONDecoder(strict=False)
@@ -34,6 +35,7 @@ def run_of(document: Mapping[str, Any]) -> Run:
             everyone = job
         else:
             jobs.append(job)
+        problems += contradictions(entry, job)
     if everyone is None and len({(job.hostname, job.port) for job in jobs}) > 1:
         # Once every client has reported, fio adds an entry for all of them.
         problems.append("several clients reported, and not all of them: there is no entry for all clients")
