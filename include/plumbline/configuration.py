@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
 from pydantic import ValidationError as PydanticError
 from pydantic_core import CoreSchema
 
@@ -47,6 +47,10 @@ class Document(BaseModel):
         schema = handler(source)
         _take_numbers_only(schema)
         return schema
+
+
+Text = Annotated[str, Field(min_length=1)]
+"""Text with something in it: an empty name, path or reason says nothing, and an empty path is another folder."""
 
 
 def project_root() -> Path:

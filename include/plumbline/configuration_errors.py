@@ -146,7 +146,9 @@ def _wanted(items: Iterable[Any]) -> Iterator[str]:
     """Say what each violation wanted; nothing for those that have words of their own."""
     for item in items:
         kind, context = item["type"], item.get("ctx", {})
-        if kind in _BOUNDS:
+        if kind == "string_too_short" and context["min_length"] == 1:
+            yield "text with something in it"
+        elif kind in _BOUNDS:
             name, text = _BOUNDS[kind]
             yield text.format(f"{context[name]:g}")
         elif kind == "invalid_key":

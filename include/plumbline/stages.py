@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from plumbline import __version__
-from plumbline.benchmarks import benchmarks
-from plumbline.clusters.profile import ClusterProfile, load_profile
-from plumbline.configuration import parse, project_root
-from plumbline.errors import ConfigError, OutputError, near_match
+from plumbline.clusters.profile import ClusterProfile, load_profile, profile_folders
+from plumbline.configuration import find_document, parse, project_root
+from plumbline.errors import ConfigError, OutputError
 from plumbline.execution import budget, kubernetes, lock
 from plumbline.execution.asked import asked_otherwise
 from plumbline.execution.environment import hardware_identity, software_environment
 from plumbline.execution.launcher import launcher
+from plumbline.execution.parameters import check_profile, check_settings, check_suite
 from plumbline.execution.plan import make_plan, plan_data
-from plumbline.suites.suite import Baseline, Suite, load_suite
+from plumbline.suites.suite import Baseline, Suite, load_suite, suite_folders
 from plumbline.tracking.approvals import approvable, approve, standing_approval
 from plumbline.tracking.derived_seal import (
     PAGE,
@@ -67,6 +67,9 @@ def results_directory(profile: ClusterProfile) -> Path:
 def load(cluster: str, suite: str, settings: Mapping[str, Any]) -> tuple[ClusterProfile, Suite]:
     """Read profile and suite with its settings, checked against each other. Raises ConfigError."""
     profile, chosen = load_profile(cluster), load_suite(suite, dict(settings))
+    check_profile(profile, find_document("cluster profile", cluster, profile_folders()))
+    check_suite(load_suite(suite) if settings else chosen, find_document("suite", suite, suite_folders()))
+    check_settings(settings)
     if chosen.faults and profile.launcher != "simulated":
         raise ConfigError(f"--set faults: {profile.name} is a real cluster; faults are planted in simulated ones only")
     if chosen.faults:
@@ -74,13 +77,6 @@ def load(cluster: str, suite: str, settings: Mapping[str, Any]) -> tuple[Cluster
         from plumbline.simulation.planting import check_faults  # noqa: PLC0415
 
         check_faults(load_scenario(chosen.faults, 0), profile, chosen.faults)
-    known = benchmarks()
-    for where, names in (
-        (f"profile {profile.name}", sorted(profile.benchmarks)),
-        (f"suite {chosen.name}", [item.benchmark for item in chosen.benchmarks]),
-    ):
-        if strange := [name for name in names if name not in known]:
-            raise ConfigError(f"{where}: benchmarks: no benchmark {strange[0]!r}{near_match(strange[0], known)}")
     if profile.kubernetes is not None and chosen.retries < profile.kubernetes.retries:
         section = profile.kubernetes.model_copy(update={"retries": chosen.retries})
         profile = profile.model_copy(update={"kubernetes": section})

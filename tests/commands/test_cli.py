@@ -142,7 +142,7 @@ def test_a_misspelt_benchmark_in_a_profile_is_named(tmp_path: Path, capsys: pyte
     (tmp_path / "own.yaml").write_text(shipped.replace("benchmarks:\n", "benchmarks:\n  nccl_test: {max_bytes: 1M}\n"))
     code, _, err = run(capsys, "plan", "--cluster", str(tmp_path / "own.yaml"))
     assert code == ExitCode.USAGE
-    assert "profile own: benchmarks: no benchmark 'nccl_test'; did you mean 'nccl_tests'?" in err
+    assert f"{tmp_path}/own.yaml: benchmarks: no benchmark 'nccl_test'; did you mean 'nccl_tests'? (line 13)" in err
 
 
 def test_a_misspelt_benchmark_in_a_suite_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -150,7 +150,31 @@ def test_a_misspelt_benchmark_in_a_suite_is_named(tmp_path: Path, capsys: pytest
     (tmp_path / "nightly.yaml").write_text(text)
     code, _, err = run(capsys, "plan", "--cluster", "simulated-8", "--suite", str(tmp_path / "nightly.yaml"))
     assert code == ExitCode.USAGE
-    assert "suite nightly: benchmarks: no benchmark 'foi'; did you mean 'fio'?" in err
+    assert f"{tmp_path}/nightly.yaml: benchmarks: no benchmark 'foi'; did you mean 'fio'? (line 12)" in err
+
+
+def test_a_wrong_parameter_is_named_with_what_gave_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    profile, suite = tmp_path / "simulated-8.yaml", tmp_path / "nightly.yaml"
+    shipped = (PROFILES / profile.name).read_text()
+    text = (SUITES / suite.name).read_text()
+    wrong = {
+        (shipped.replace("benchmarks:\n", "benchmarks:\n  fio: {clinets: 1}\n"), text): (
+            f"{profile}: fio has no parameter 'clinets'; did you mean 'clients'? (line 13)"
+        ),
+        (shipped, text.replace("benchmark: fio", "benchmark: fio, params: {clients: 0}")): (
+            f"{suite}: fio.clients must be at least 1, not 0 (line 12)"
+        ),
+    }
+    for (first, second), words in wrong.items():
+        assert (first, second) != (shipped, text)
+        profile.write_text(first)
+        suite.write_text(second)
+        for setting in ("note=x", "benchmarks=nccl_tests"):
+            code, _, err = run(capsys, "plan", "--cluster", str(profile), "--suite", str(suite), "--set", setting)
+            assert (code, words in err) == (ExitCode.USAGE, True), err
+    code, _, err = run(capsys, "plan", "--cluster", "simulated-8", "--set", "fio.clinets=1")
+    assert code == ExitCode.USAGE
+    assert "--set fio.clinets: fio has no parameter 'clinets'; did you mean 'clients'?" in err
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from plumbline.clusters.profile import PROFILES
 from plumbline.errors import ConfigError
 from plumbline.model import VerdictKind
 from plumbline.stages import load
-from plumbline.suites.suite import load_suite, parse_settings, suite_folders
+from plumbline.suites.suite import SUITES, load_suite, parse_settings, suite_folders
 
 
 def test_every_shipped_suite_loads() -> None:
@@ -102,6 +102,18 @@ def test_a_clusters_own_repeatability_has_bounds_too(tmp_path: Path) -> None:
     path.write_text(text.replace("tolerance: 0.75", "tolerance: 0.9", 1))
     with pytest.raises(ConfigError, match="profile local: repeatability: tolerance"):
         load(str(path), "nightly", {})
+
+
+def test_a_file_cannot_say_that_something_was_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "nightly.yaml"
+    text = (SUITES / "nightly.yaml").read_text()
+    path.write_text(f"{text}\nomitted: [fio]\n")
+    line = len(path.read_text().splitlines())
+    with pytest.raises(ConfigError, match=rf"nightly\.yaml: omitted: is not for a file: .* \(line {line}\)"):
+        load_suite(str(path))
+    path.write_text(text.replace("\ntitle:", "\ntitle: ''  #", 1))
+    with pytest.raises(ConfigError, match="title: must be text with something in it"):
+        load_suite(str(path))
 
 
 def test_settings_reach_where_they_belong() -> None:

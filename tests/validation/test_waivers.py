@@ -49,6 +49,18 @@ def test_a_waiver_names_reason_owner_and_end(folder: Path):
         (("owner: ops", "owner: ''"), "owner"),
         (("reason: cable ordered", "reason: ''"), "reason"),
         (("owner:", "ownr:"), "did you mean 'owner'"),
+        (
+            ("nccl_tests", "nccl_test"),
+            r"made-up.yaml: waivers\[0\].benchmark: no benchmark 'nccl_test'; did you mean 'nccl_tests'\? \(line",
+        ),
+        (
+            ("indicator: bus_bandwidth", "indicator: bus_bandwith"),
+            r"waivers\[0\].indicator: nccl_tests has no indicator 'bus_bandwith'; did you mean 'bus_bandwidth'\? \(line",
+        ),
+        (
+            ("nccl_tests, indicator: bus_bandwidth", "foi, code: worse_than_peers"),
+            r"no benchmark 'foi'; did you mean 'fio'",
+        ),
     ],
 )
 def test_a_careless_waiver_is_refused(folder: Path, change: tuple[str, str], match: str):

@@ -14,7 +14,16 @@ from pydantic import Field, field_validator, model_validator
 
 from plumbline.amounts import node_list
 from plumbline.clusters.kubernetes import Kubernetes
-from plumbline.configuration import Document, check_name, find_document, load_yaml, parse, project_root, search_path
+from plumbline.configuration import (
+    Document,
+    Text,
+    check_name,
+    find_document,
+    load_yaml,
+    parse,
+    project_root,
+    search_path,
+)
 from plumbline.model import Device, Origin, Scalar
 
 PROFILES = Path(__file__).parent / "profiles"
@@ -25,7 +34,7 @@ _HOST_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9])?")
 class Accelerator(Document):
     """The accelerator of every node. `model` is the key of references and ceilings ('H100-SXM5-80GB', 'cpu')."""
 
-    model: str
+    model: Text
     per_node: Annotated[int, Field(ge=1, le=64)]
     resource: str | None = None
     """Kubernetes resource name, such as nvidia.com/gpu or amd.com/gpu."""
@@ -34,7 +43,7 @@ class Accelerator(Document):
 class Fabric(Document):
     """How nodes are connected. `name` is a key of references ('ndr-8x400g', 'loopback')."""
 
-    name: str
+    name: Text
     node_bandwidth_gbit_s: Annotated[float, Field(gt=0)] | None = None
     """All NICs of one node together, one direction; None where unknown (no network ceiling is applied)."""
     transport: str | None = None
@@ -75,9 +84,9 @@ class Node(Document):
 class Exclusion(Document):
     """A node that is left out on purpose, with a reason, an owner and an end date; an expired one is void."""
 
-    node: str
-    reason: str
-    owner: str
+    node: Text
+    reason: Text
+    owner: Text
     until: date
 
 
@@ -129,8 +138,8 @@ class Limits(Document):
 class Storage(Document):
     """The file system under test. `directory` is relative to the project root when it is not absolute."""
 
-    directory: str
-    name: str = "storage"
+    directory: Text
+    name: Text = "storage"
 
 
 class Repeatability(Document):
@@ -144,19 +153,19 @@ class ClusterProfile(Document):
     """One cluster. Relative paths start at the project root."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
-    title: str
+    title: Text
     launcher: Literal["local", "kubernetes", "simulated"]
     device: Device
     accelerator: Accelerator
     fabric: Fabric
     nodes: Nodes
     storage: Storage
-    hardware: str | None = None
+    hardware: Text | None = None
     """Key of the reference file; defaults to accelerator.model."""
-    python: str = sys.executable
+    python: Text = sys.executable
     """Interpreter of the benchmark environment, as seen where benchmarks run."""
-    programs: str = "docker/bench"
-    results: str = "results"
+    programs: Text = "docker/bench"
+    results: Text = "results"
     exclusions: tuple[Exclusion, ...] = ()
     limits: Limits = Limits()
     repeatability: Repeatability | None = None

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from plumbline.configuration import Document, at_line, check_name, find_document, load_yaml, parse, search_path
+from plumbline.configuration import Document, Text, at_line, check_name, find_document, load_yaml, parse, search_path
 from plumbline.errors import ConfigError, near_match
 from plumbline.model import Scalar, VerdictKind
 
@@ -80,7 +80,7 @@ class Suite(Document):
     """What is run, in this order."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
-    title: str
+    title: Text
     kind: Literal["nightly", "acceptance"]
     gate: Gate
     node_counts: NodeCounts = "ladder"
@@ -94,7 +94,7 @@ class Suite(Document):
     note: str = ""
     benchmarks: Annotated[tuple[SuiteBenchmark, ...], Field(min_length=1)]
     omitted: tuple[str, ...] = ()
-    """Benchmarks of the suite that --set benchmarks left out: their absence is in the verdict."""
+    """Benchmarks of the suite that --set benchmarks left out: their absence is in the verdict. No file may have it."""
     faults: str | None = None
     """Simulated clusters only: a file of planted faults."""
 
@@ -116,6 +116,11 @@ def load_suite(name: str, settings: dict[str, Any] | None = None) -> Suite:
     path = find_document("suite", name, suite_folders())
     suite = parse(Suite, load_yaml(path), str(path))
     check_name(path, "suite", suite.name)
+    if suite.omitted:
+        raise ConfigError(
+            f"{path}: omitted: is not for a file: --set benchmarks leaves out what a suite has; take what it is not to "
+            f"have out of benchmarks{at_line(path, 'omitted')}"
+        )
     for key in ("tolerance", "warn_tolerance"):
         if (given := getattr(suite.baseline, key)) > MOST_TOLERANCE:
             raise ConfigError(

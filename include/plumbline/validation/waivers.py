@@ -17,6 +17,7 @@ from pydantic import Field, model_validator
 from plumbline.amounts import plural
 from plumbline.configuration import Document, at_line, load_yaml, parse, search_path
 from plumbline.errors import ConfigError
+from plumbline.indicators import indicator, indicators
 from plumbline.model import KIND_OF_CODE, Code, Scalar, Verdict, VerdictKind, verdict
 
 FOLDER = Path(__file__).parents[1] / "clusters" / "waivers"
@@ -93,6 +94,7 @@ def load_waivers(cluster: str) -> tuple[Waiver, ...]:
             if file.cluster != cluster:
                 raise ConfigError(f"{path}: these are the waivers of {file.cluster!r}, not of {cluster!r}")
             _refuse_long(file, path)
+            _refuse_unknown(file, path)
             return file.waivers
     return ()
 
@@ -105,6 +107,20 @@ def _refuse_long(file: WaiverFile, path: Path) -> None:
                 f"{path}: waivers[{index}].until: must be a date of the next twelve months, {last} at the latest, not "
                 f"{item.until}{at_line(path, 'waivers', index, 'until')}"
             )
+
+
+def _refuse_unknown(file: WaiverFile, path: Path) -> None:
+    """Refuse waivers of benchmarks and indicators that there aren't: they would excuse nothing, without a word."""
+    known = {name for name, _ in indicators()}
+    for index, item in enumerate(file.waivers):
+        key = "indicator" if item.benchmark in known else "benchmark"
+        if key == "indicator" and item.indicator is None:
+            continue
+        try:
+            indicator(item.benchmark, item.indicator or "")
+        except ConfigError as error:
+            line = at_line(path, "waivers", index, key)
+            raise ConfigError(f"{path}: waivers[{index}].{key}: {error}{line}") from None
 
 
 def waivers_data(waivers: Iterable[Waiver]) -> list[dict[str, Any]]:
