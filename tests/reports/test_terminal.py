@@ -134,6 +134,18 @@ def test_a_partial_run_says_what_was_compared_and_what_the_baseline_has_beside_i
     assert "approved and not measured this time: nccl_tests at 4 and 8 nodes" in text
 
 
+def test_what_history_measured_otherwise_is_named_once_whatever_the_runs():
+    threads = {"benchmark": "mlperf_gpt3", "reason": "threads: 1 → 2"}
+    peak = {"benchmark": "nccl_tests", "reason": "max_bytes: 1M → 16K", "indicators": ["bus_bandwidth_peak"]}
+    otherwise = [{**item, "run_id": run_id} for run_id in ("a", "b") for item in (threads, peak)]
+    found = {**COMPARED, "measured_otherwise": otherwise}
+    words = compared_in_words({"compared": found, "coverage": {"rows_measured": 20}})
+    assert words.endswith(
+        "; approved and measured otherwise, so not compared: mlperf_gpt3 (threads: 1 → 2), "
+        "nccl_tests bus_bandwidth_peak (max_bytes: 1M → 16K)"
+    )
+
+
 def test_without_an_approved_run_that_is_said():
     found = {**COMPARED, "approved_runs": 0, "history": 0, "beyond": 0}
     words = compared_in_words({"compared": found, "coverage": {"rows_measured": 20}})

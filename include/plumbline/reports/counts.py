@@ -9,6 +9,10 @@ from plumbline.amounts import plural
 from plumbline.model import Code
 
 
+MOST_REASONS = 6
+"""Reasons that a sentence names; verdict.json has all."""
+
+
 def indicators_without_baseline(reasons: Iterable[Mapping[str, Any]]) -> int:
     """Count the indicators, each of its benchmark, that have neither a reference here nor approved history.
 
@@ -39,7 +43,19 @@ def compared_in_words(verdict: Mapping[str, Any]) -> str:
     text += "" if runs else "; no run was approved before it began"
     if found["left_out"]:
         text += f"; approved and not measured this time: {_rungs(found['left_out'])}"
+    if otherwise := found.get("measured_otherwise"):
+        text += f"; approved and measured otherwise, so not compared: {_reasons(otherwise)}"
     return text
+
+
+def _reasons(otherwise: Iterable[Mapping[str, Any]]) -> str:
+    """Name what is left out of approved history, whatever the runs: 'mlperf_gpt3 (threads: 1 → 2)'."""
+    told = dict.fromkeys(
+        f"{item['benchmark']}{' ' + ', '.join(item['indicators']) if item.get('indicators') else ''} ({item['reason']})"
+        for item in otherwise
+    )
+    more = f" and {len(told) - MOST_REASONS} more" if len(told) > MOST_REASONS else ""
+    return ", ".join(list(told)[:MOST_REASONS]) + more
 
 
 def _rungs(rungs: Iterable[Mapping[str, Any]]) -> str:
