@@ -55,7 +55,7 @@ def test_a_waiver_names_reason_owner_and_end(folder: Path):
         ),
         (
             ("indicator: bus_bandwidth", "indicator: bus_bandwith"),
-            r"waivers\[0\].indicator: .* no indicator 'bus_bandwith'; did you mean 'bus_bandwidth'\? \(line",
+            r"waivers\[0\].indicator: nccl_tests has no indicator 'bus_bandwith'; did you mean 'bus_bandwidth'\? \(li",
         ),
         (
             ("nccl_tests, indicator: bus_bandwidth", "foi, code: worse_than_peers"),
