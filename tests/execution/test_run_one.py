@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -16,7 +17,14 @@ import pytest
 from tests.test_model import a_spec
 
 from plumbline.execution import run_one
-from plumbline.execution.run_one import RECORD_MARK, AttemptTakenError, child_environment, claim_attempt, run
+from plumbline.execution.run_one import (
+    RECORD_MARK,
+    AttemptTakenError,
+    child_environment,
+    claim_attempt,
+    run,
+    write_atomically,
+)
 from plumbline.model import Code, Outcome, run_record, to_plain
 
 
@@ -168,3 +176,176 @@ def test_the_in_pod_part_needs_only_the_standard_library() -> None:
         env={"PYTHONPATH": str(include), "PATH": os.environ["PATH"]},
     )  # fmt: skip
     assert done.stdout.strip() == "[]"
+
+
+INTERRUPTED_AT = """
+import os, signal, sys
+from plumbline.execution import run_one
+
+name, number, arguments = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
+inner, left = getattr(run_one, name), [1]
+
+def interrupted(*given):
+    found = inner(*given) if name == "_has_ended" else None
+    if left and (found or name != "_has_ended"):
+        left.pop()
+        os.kill(os.getpid(), number)
+    return found if name == "_has_ended" else inner(*given)
+
+setattr(run_one, name, interrupted)
+sys.exit(run_one.main(arguments))
+"""
+"""Runs run_one in a process that is sent a signal when it calls a function for the first time."""
+
+
+def run_interrupted(tmp_path: Path, name: str, number: signal.Signals, command: str) -> int:
+    spec_file = tmp_path / "spec.json"
+    spec_file.write_text(json.dumps(to_plain(a_spec(argv=("sh", "-c", command), timeout_s=300.0))))
+    arguments = ["--spec", str(spec_file), "--evidence", str(tmp_path / "evidence")]
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_AT, name, str(number.value), *arguments], check=False, timeout=120,
+        stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    return done.returncode
+
+
+LATE = ("_has_ended", "kill_group", "hardware_identity", "software_environment", "digest_files", "write_record",
+        "write_atomically")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LATE)
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, -signal.SIGINT)], ids=str)
+def test_an_answer_is_recorded_before_an_interruption_ends_the_process(
+    tmp_path: Path, name: str, number: signal.Signals, code: int
+) -> None:
+    assert run_interrupted(tmp_path, name, number, "echo measured; exit 3") == code
+    record = record_on_disk(tmp_path / "evidence")
+    assert (record.outcome, record.exit_code, record.reason) == (Outcome.EXITED, 3, "exit code 3")
+    assert {file.path for file in record.raw_files} == {"stdout", "stderr"}
+    assert record.snapshots["after"]
+
+
+def test_a_crash_that_an_interruption_meets_stays_a_crash(tmp_path: Path) -> None:
+    run_interrupted(tmp_path, "_has_ended", signal.SIGTERM, "kill -SEGV $$")
+    assert record_on_disk(tmp_path / "evidence").signal == signal.SIGSEGV
+
+
+def test_a_benchmark_that_was_asked_to_stop_together_with_its_runner_did_not_fail(tmp_path: Path) -> None:
+    run_interrupted(tmp_path, "_has_ended", signal.SIGTERM, "kill -TERM $$")
+    record = record_on_disk(tmp_path / "evidence")
+    assert (record.outcome, record.reason) == (Outcome.STOPPED, "stopped from outside: SystemExit")
+
+
+@pytest.mark.parametrize("name", ["snapshot", "claim_attempt"])
+def test_what_is_stopped_before_it_began_is_not_started(tmp_path: Path, name: str) -> None:
+    assert run_interrupted(tmp_path, name, signal.SIGTERM, "echo measured") == 0
+    assert record_on_disk(tmp_path / "evidence").outcome is Outcome.STOPPED
+    assert list((tmp_path / "evidence/raw/echo-n1-g0-r1.a1").iterdir()) == []
+
+
+STUBBORN = "trap 'echo asked' TERM; echo $$; while true; do sleep 0.1; done"
+
+
+@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM], ids=str)
+def test_a_second_interruption_does_not_leave_the_benchmark_running(tmp_path: Path, second: signal.Signals) -> None:
+    process = start_in_process(tmp_path, STUBBORN)
+    stdout = tmp_path / "evidence/raw/echo-n1-g0-r1.a1/stdout"
+    process.send_signal(signal.SIGINT)
+    wait_for(lambda: "asked" in stdout.read_text())
+    process.send_signal(second)
+    process.send_signal(signal.SIGINT)
+    process.wait(timeout=120)
+    wait_until_gone(child_of(tmp_path))
+    assert record_on_disk(tmp_path / "evidence").outcome is Outcome.STOPPED
+
+
+def test_what_interrupts_the_end_of_a_group_is_raised_once_the_group_is_gone(tmp_path: Path) -> None:
+    """As in the launcher of a gang, which runs commands of its own."""
+    code = f"""
+import subprocess, sys
+from plumbline.execution.run_one import stop_group
+with open(sys.argv[1], "wb") as out:
+    process = subprocess.Popen(["sh", "-c", {STUBBORN!r}], stdout=out, start_new_session=True)
+sys.stdin.readline()
+try:
+    stop_group(process)
+except KeyboardInterrupt:
+    print("interrupted", process.poll())
+"""
+    out = tmp_path / "out"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, out], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    wait_for(lambda: out.exists() and out.read_text().endswith("\n"))
+    assert process.stdin is not None
+    process.stdin.write("go\n")
+    process.stdin.flush()
+    wait_for(lambda: "asked" in out.read_text())
+    process.send_signal(signal.SIGINT)
+    said, _ = process.communicate(timeout=120)
+    assert said.startswith("interrupted")
+    wait_until_gone(int(out.read_text().split()[0]))
+
+
+def test_the_benchmark_is_given_the_signals_as_bare(tmp_path: Path) -> None:
+    argv = ("grep", "-E", "^Sig(Blk|Ign|Cgt)", "/proc/self/status")
+    record = run(a_spec(argv=argv), tmp_path)
+    bare = subprocess.run(argv, check=True, capture_output=True).stdout
+    assert bare.count(b"\n") == 3
+    assert (tmp_path / record.raw_dir / "stdout").read_bytes() == bare
+
+
+def test_handlers_are_as_they_were_afterwards(tmp_path: Path) -> None:
+    numbers = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
+    before = [signal.getsignal(number) for number in numbers]
+    run(a_spec(), tmp_path)
+    assert [signal.getsignal(number) for number in numbers] == before
+
+
+def test_outside_the_main_thread_it_runs_as_well(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        record = pool.submit(run, a_spec(argv=("sh", "-c", "exit 3")), tmp_path).result()
+    assert (record.outcome, record.exit_code) == (Outcome.EXITED, 3)
+
+
+def test_where_nobody_can_tell_how_it_ended_nothing_passes(tmp_path: Path) -> None:
+    """A process that ignores SIGCHLD never learns exit codes; subprocess gives 0 then."""
+    spec_file = tmp_path / "spec.json"
+    spec_file.write_text(json.dumps(to_plain(a_spec(argv=("true",)))))
+    code = (
+        "import signal, sys; from plumbline.execution import run_one; "
+        "signal.signal(signal.SIGCHLD, signal.SIG_IGN); run_one.main(sys.argv[1:])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "--spec", spec_file, "--evidence", tmp_path / "evidence"],
+        check=False, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert "this process ignores SIGCHLD" in done.stderr
+    assert record_on_disk(tmp_path / "evidence").outcome is Outcome.STOPPED
+
+
+def test_a_signal_without_a_name_is_an_answer(tmp_path: Path) -> None:
+    number = signal.SIGRTMIN + 1
+    record = run(a_spec(argv=("sh", "-c", f"kill -{number} $$")), tmp_path)
+    assert (record.outcome, record.signal, record.reason) == (Outcome.SIGNALLED, number, f"ended by signal {number}")
+
+
+def test_a_file_that_can_not_be_written_leaves_nothing_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "record.json"
+    write_atomically(path, "old")
+    code = (
+        "import resource, sys; from pathlib import Path; from plumbline.execution.run_one import write_atomically; "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000)); write_atomically(Path(sys.argv[1]), 'x' * 100_000)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, path], check=False, capture_output=True, text=True)
+    assert "OSError: [Errno 27]" in done.stderr
+    assert [one.name for one in path.parent.iterdir()] == ["record.json"]
+    assert path.read_text() == "old"
+
+
+def test_a_file_that_can_not_take_its_place_leaves_nothing_either(tmp_path: Path) -> None:
+    (tmp_path / "record.json").mkdir()
+    with pytest.raises(OSError, match="directory"):
+        write_atomically(tmp_path / "record.json", "x")
+    assert [one.name for one in tmp_path.iterdir()] == ["record.json"]

@@ -4,7 +4,8 @@
 
 Exits 0 whenever a record was written: a non-zero exit therefore means infrastructure, and a non-zero exit of the
 benchmark is data. The record appears by write-temp, fsync, rename, after its raw files are on disk; an attempt is
-claimed by creating its raw directory, which only one process can do.
+claimed by creating its raw directory, which only one process can do. What asks this process to stop is heard while the
+benchmark runs; otherwise it waits until the record is written, so an answer that was measured is never lost.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 from plumbline.execution.environment import hardware_identity, snapshot, software_environment, utc_now
 from plumbline.model import (
@@ -44,7 +47,12 @@ RECORD_MARK = "PLUMBLINE_RECORD "
 """Starts the one log line that carries the record when the results volume cannot take it."""
 _WITHHELD = ("AIRFLOW", "_AIRFLOW", "MLFLOW_", "PLUMBLINE_SECRET", "AWS_SECRET", "AWS_SESSION")
 _SHOWN = ("NCCL_", "RCCL_", "OMP_", "UCX_", "OMPI_", "CUDA_", "ROCR_", "HPL_", "TORCH_", "GLOO_", "LD_LIBRARY_PATH")
+_STOPS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
+"""What asks a process to stop; SIGALRM is how Airflow ends a task that takes too long."""
+_LOOK_S = 0.05
+"""Between two looks whether the benchmark has ended."""
 _PR_SET_PDEATHSIG = 1
+_T = TypeVar("_T")
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -72,53 +80,125 @@ def claim_attempt(evidence: Path, launch_id: str, attempt: int | None = None) ->
         return number, path
 
 
+class HeldBack:
+    """Holds back what asks this process to stop, until the block is left; `interruptible` lets it through meanwhile.
+
+    Python runs signal handlers in the main thread alone, so elsewhere there is nothing to hold back. Handlers are
+    replaced rather than signals blocked: a child would inherit a mask, and another thread would take the signal.
+    """
+
+    def __init__(self) -> None:
+        self._previous: dict[signal.Signals, Any] = {}
+        self._waiting: list[signal.Signals] = []
+        self._through = True
+        """Handlers only pass on then, so that one which an interruption leaves in place changes nothing."""
+
+    def __enter__(self) -> HeldBack:
+        if threading.current_thread() is threading.main_thread():
+            for number in _STOPS:
+                handler = signal.getsignal(number)
+                if handler not in (None, signal.SIG_IGN):
+                    self._previous[number] = handler
+                    signal.signal(number, self._handle)
+        self._through = False
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        self._through = True
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+        self._deliver()
+
+    def interruptible(self, call: Callable[[], _T]) -> _T:
+        """Give what `call` gives; what waits and what comes meanwhile interrupts it, and nothing after it has ended."""
+        self._through = True
+        try:
+            self._deliver()
+            return call()
+        finally:
+            self._through = False
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self._through:
+            self._pass_on(signal.Signals(number), frame)
+        else:
+            self._waiting.append(signal.Signals(number))
+
+    def _deliver(self) -> None:
+        while self._waiting:
+            self._pass_on(self._waiting.pop(0), None)
+
+    def _pass_on(self, number: signal.Signals, frame: FrameType | None) -> None:
+        handler = self._previous[number]
+        if callable(handler):
+            handler(number, frame)
+        else:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _End:
+    """How a benchmark ended, and what interrupted this process meanwhile: raised again when the record is written."""
+
+    outcome: Outcome
+    reason: str
+    exit_code: int | None = None
+    signal: int | None = None
+    interruption: BaseException | None = None
+
+
 def run(spec: LaunchSpec, evidence: Path, attempt: int | None = None) -> RunRecord:
     """Run one launch to its end and write its record below `evidence`.
 
-    Whatever interrupts this function (SIGTERM turned into an exception, KeyboardInterrupt) stops the benchmark's
-    whole process group first, and the record says STOPPED. Raises AttemptTakenError, or OSError when the evidence
-    directory cannot be written.
+    Whatever interrupts this function (SIGTERM turned into an exception, KeyboardInterrupt) while the benchmark runs
+    stops its whole process group first, and the record says STOPPED. What comes later finds an answer: that is recorded
+    as it is, and the interruption raised then. Raises AttemptTakenError, or OSError when the evidence directory cannot
+    be written.
     """
-    number, raw_dir = claim_attempt(evidence, spec.launch_id, attempt)
-    before = snapshot()
-    started_at, clock = utc_now(), time.monotonic()
-    cpu_before = _own_cpu_s()
-    stop: BaseException | None = None
-    try:
-        outcome, exit_code, signal_number, reason = _execute(spec, raw_dir)
-    except BaseException as error:
-        stop = error
-        outcome, exit_code, signal_number = Outcome.STOPPED, None, None
-        reason = f"stopped from outside: {type(error).__name__}"
-    runner_cpu_s = _own_cpu_s() - cpu_before
-    record = RunRecord(
-        launch_id=spec.launch_id,
-        run_id=spec.run_id,
-        cluster=spec.cluster,
-        attempt=number,
-        spec_sha256=spec.digest(),
-        outcome=outcome,
-        exit_code=exit_code,
-        signal=signal_number,
-        code=Code.STOPPED if outcome is Outcome.STOPPED else None,
-        reason=reason,
-        argv=spec.argv,
-        hosts=(os.environ.get("PLUMBLINE_NODE") or socket.gethostname(),),  # a pod's host name is not its node's
-        started_at=started_at,
-        ended_at=utc_now(),
-        duration_s=round(time.monotonic() - clock, 6),
-        runner_cpu_s=round(runner_cpu_s, 6),
-        origin=spec.origin,
-        device=spec.device,
-        hardware=hardware_identity(),
-        environment={**software_environment(), "env": shown_environment(spec.env)},
-        snapshots={"before": before, "after": snapshot()},
-        raw_dir=f"raw/{raw_dir.name}",
-        raw_files=tuple(digest_files(raw_dir)),
-    )
-    write_record(record, evidence)
-    if stop is not None:
-        raise stop
+    with HeldBack() as held:
+        number, raw_dir = claim_attempt(evidence, spec.launch_id, attempt)
+        before: dict[str, Any] = {}
+        started_at, clock = utc_now(), time.monotonic()
+        cpu_before = _own_cpu_s()
+        try:
+            before = held.interruptible(snapshot)
+            started_at, clock = utc_now(), time.monotonic()
+            cpu_before = _own_cpu_s()
+            end = _execute(spec, raw_dir, held)
+        except BaseException as error:
+            end = _stopped(error)
+        runner_cpu_s = _own_cpu_s() - cpu_before
+        record = RunRecord(
+            launch_id=spec.launch_id,
+            run_id=spec.run_id,
+            cluster=spec.cluster,
+            attempt=number,
+            spec_sha256=spec.digest(),
+            outcome=end.outcome,
+            exit_code=end.exit_code,
+            signal=end.signal,
+            code=Code.STOPPED if end.outcome is Outcome.STOPPED else None,
+            reason=end.reason,
+            argv=spec.argv,
+            hosts=(os.environ.get("PLUMBLINE_NODE") or socket.gethostname(),),  # a pod's host name is not its node's
+            started_at=started_at,
+            ended_at=utc_now(),
+            duration_s=round(time.monotonic() - clock, 6),
+            runner_cpu_s=round(runner_cpu_s, 6),
+            origin=spec.origin,
+            device=spec.device,
+            hardware=hardware_identity(),
+            environment={**software_environment(), "env": shown_environment(spec.env)},
+            snapshots={"before": before, "after": snapshot()},
+            raw_dir=f"raw/{raw_dir.name}",
+            raw_files=tuple(digest_files(raw_dir)),
+        )
+        try:
+            write_record(record, evidence)
+        finally:
+            if end.interruption is not None:
+                raise end.interruption
     return record
 
 
@@ -128,8 +208,9 @@ def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
     return {**kept, **extra}
 
 
-def _execute(spec: LaunchSpec, raw_dir: Path) -> tuple[Outcome, int | None, int | None, str]:
-    """Start the command, wait within its time, and give outcome, exit code, signal and reason."""
+def _execute(spec: LaunchSpec, raw_dir: Path, held: HeldBack) -> _End:
+    """Start the command, wait within its time, and say how it ended. Raises what interrupts it before it runs."""
+    held.interruptible(lambda: None)  # what waits by now needs no benchmark to be started
     with (raw_dir / "stdout").open("wb") as out, (raw_dir / "stderr").open("wb") as err:
         try:
             process = subprocess.Popen(
@@ -143,19 +224,58 @@ def _execute(spec: LaunchSpec, raw_dir: Path) -> tuple[Outcome, int | None, int 
                 preexec_fn=die_with_parent,  # noqa: PLW1509 - one prctl call, prepared before the fork
             )
         except (OSError, ValueError) as error:
-            return Outcome.NOT_STARTED, None, None, f"cannot start {spec.argv[0]}: {error}"
+            return _End(outcome=Outcome.NOT_STARTED, reason=f"cannot start {spec.argv[0]}: {error}")
+        interruption = None
         try:
-            status = process.wait(timeout=spec.timeout_s)
-        except subprocess.TimeoutExpired:
-            stop_group(process)
-            return Outcome.TIMEOUT, None, None, f"no end after {spec.timeout_s:g} s; stopped"
-        except BaseException:
-            stop_group(process)
-            raise
+            in_time = held.interruptible(lambda: _ends_within(process.pid, spec.timeout_s))
+        except BaseException as error:
+            interruption = error
+            if not _has_ended(process.pid):
+                _stop(process, held)
+                return _stopped(error)
+            in_time = True
+        if not in_time:
+            reason = f"no end after {spec.timeout_s:g} s; stopped"
+            return _End(outcome=Outcome.TIMEOUT, reason=reason, interruption=_stop(process, held))
+        status = process.wait()
         kill_group(process.pid, signal.SIGKILL)  # stragglers of a launcher that ended without them
+    if interruption is not None and -status in _STOPS:
+        return _stopped(interruption)  # whoever asked this process to stop asked the benchmark as well
     if status < 0:
-        return Outcome.SIGNALLED, None, -status, f"ended by {signal.Signals(-status).name}"
-    return Outcome.EXITED, status, None, f"exit code {status}" if status else ""
+        reason = f"ended by {_name_of(-status)}"
+        return _End(outcome=Outcome.SIGNALLED, signal=-status, reason=reason, interruption=interruption)
+    reason = f"exit code {status}" if status else ""
+    return _End(outcome=Outcome.EXITED, exit_code=status, reason=reason, interruption=interruption)
+
+
+def _stopped(interruption: BaseException) -> _End:
+    reason = f"stopped from outside: {type(interruption).__name__}"
+    return _End(outcome=Outcome.STOPPED, reason=reason, interruption=interruption)
+
+
+def _name_of(number: int) -> str:
+    known = {one.value: one.name for one in signal.Signals}
+    return known.get(number, f"signal {number}")  # real-time signals have no names
+
+
+def _ends_within(pid: int, limit_s: float) -> bool:
+    """Wait for a child's end, but leave its status to be asked for: one that an interruption takes along is lost."""
+    end, pause_s = time.monotonic() + limit_s, 0.0005
+    while not _has_ended(pid):
+        left_s = end - time.monotonic()
+        if left_s <= 0:
+            return False
+        pause_s = min(2 * pause_s, _LOOK_S, left_s)
+        time.sleep(pause_s)
+    return True
+
+
+def _has_ended(pid: int) -> bool:
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError as error:
+        error.strerror = "nobody can tell how the benchmark ended: this process ignores SIGCHLD"
+        raise
 
 
 def die_with_parent() -> None:
@@ -164,12 +284,24 @@ def die_with_parent() -> None:
 
 
 def stop_group(process: subprocess.Popen[bytes]) -> None:
-    """End a process and its group: SIGTERM, GRACE_S, SIGKILL."""
+    """End a process and its group: SIGTERM, GRACE_S, SIGKILL. What interrupts it is raised when SIGKILL was sent."""
+    with HeldBack() as held:
+        interruption = _stop(process, held)
+    if interruption is not None:
+        raise interruption
+
+
+def _stop(process: subprocess.Popen[bytes], held: HeldBack) -> BaseException | None:
+    """End a process and its group; give what interrupted the wait for one that is stuck in the kernel."""
     kill_group(process.pid, signal.SIGTERM)
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(timeout=GRACE_S)
     kill_group(process.pid, signal.SIGKILL)
-    process.wait()
+    try:
+        held.interruptible(process.wait)
+    except BaseException as error:
+        return error
+    return None
 
 
 def kill_group(group: int, number: signal.Signals) -> None:
@@ -207,11 +339,16 @@ def write_atomically(path: Path, text: str) -> None:
     """Write a file so that a reader sees all of it or none: temporary name, fsync, rename, fsync of the folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.replace(path)
+    try:
+        with temporary.open("w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)
