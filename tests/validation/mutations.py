@@ -15,12 +15,12 @@ from pathlib import Path
 
 from tests.validation.mutant_night import make_base
 from tests.validation.mutation import Mutation, Outcome, judge_mutant
-from tests.validation.mutations_output import DISKS, MATRICES, TABLES
+from tests.validation.mutations_output import DISKS, EARLIER, MATRICES, TABLES
 from tests.validation.mutations_policy import LIMITS, POLICIES, VERDICTS
 from tests.validation.mutations_record import PLANS, RECORDS, SEALS
 
 MUTATIONS: tuple[Mutation, ...] = (
-    *TABLES, *MATRICES, *DISKS, *RECORDS, *PLANS, *SEALS, *LIMITS, *POLICIES, *VERDICTS,
+    *TABLES, *MATRICES, *DISKS, *EARLIER, *RECORDS, *PLANS, *SEALS, *LIMITS, *POLICIES, *VERDICTS,
 )  # fmt: skip
 DOCUMENT = Path(__file__).parents[2] / "docs" / "mutations.md"
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
 
 from tests.validation.mutant_night import FIO, HPL, NCCL, NCCL_ONE, TABLE, Broken, cells, last, rows_of, scaled
 from tests.validation.mutation import Mutation
@@ -62,7 +64,7 @@ def _copy_of_one_node(night: Broken) -> None:
     night.output(NCCL, TABLE, lambda _: night.raw(NCCL_ONE, TABLE).read_text())
 
 
-def _fio(change: Callable[[dict[str, object]], object]) -> Callable[[Broken], None]:
+def _fio(change: Callable[[dict[str, Any]], object]) -> Callable[[Broken], None]:
     def apply(night: Broken) -> None:
         folder = night.raw(FIO, "")
         name = min(p.name for p in folder.glob("fio-seq_read-*-c0.json"))
@@ -85,6 +87,39 @@ def _fio_removed(night: Broken) -> None:
 def _fio_cut(night: Broken) -> None:
     name = min(p.name for p in night.raw(FIO, "").glob("fio-seq_write-*-c0.json"))
     night.output(FIO, name, lambda printed: printed[: len(printed) // 2])
+
+
+def _printed_at_once(launch: str) -> Callable[[Broken], None]:
+    """The program prints what an earlier launch of the night before printed, and exits: nothing is measured."""
+
+    def apply(night: Broken) -> None:
+        data = night.read_record(launch)
+        began = datetime.fromisoformat(data["started_at"])
+        ended = (began + timedelta(seconds=0.02)).isoformat()
+        night.record(launch, ended_at=ended, duration_s=0.02)
+
+    return apply
+
+
+def _fio_of_the_night_before(night: Broken) -> None:
+    """Every file of the launch tells of the day before, and the launch takes as long as it should."""
+    moment = re.compile(r"(?<![\d.])1[78]\d{11}\b")  # epoch milliseconds, of reports and logs
+    for path in night.raw(FIO, "").glob("fio-*-c*"):
+        path.write_text(moment.sub(lambda m: str(int(m[0]) - 86_400_000), path.read_text()))
+    night.relist(FIO)
+
+
+def _fio_elsewhere(night: Broken) -> None:
+    """fio opened files of another directory, and the facts say the one that was asked for."""
+    for path in night.raw(FIO, "").glob("fio-*-c*.json"):
+        path.write_text(path.read_text().replace("/mnt/shared/", "/tmp/"))
+    night.relist(FIO)
+
+
+def _fio_asked_elsewhere(night: Broken) -> None:
+    for path in night.raw(FIO, "").glob("fio-facts-*.json"):
+        path.write_text(path.read_text().replace('"/mnt/shared"', '"/dev/shm"', 1))
+    night.relist(FIO)
 
 
 NOT_WHOLE = (Code.INCOMPLETE_OUTPUT, Code.NO_MEASUREMENT)
@@ -158,4 +193,24 @@ DISKS = (
         apply=_fio(lambda job: job.update(error=5)),
         where="raw output",
     ),
-)
+    Mutation(
+        name="a client's bytes are more than its rate by its runtime",
+        codes=NOT_WHOLE,
+        apply=_fio(lambda job: job["read"].update(io_bytes=int(job["read"]["io_bytes"] * 1.38))),
+        where="raw output",
+    ),
+    Mutation(name="fio's files lie in another directory", codes=(Code.WRONG_PARAMETERS,), apply=_fio_elsewhere,
+             where="raw output"),
+    Mutation(name="another directory was asked for", codes=(Code.WRONG_PARAMETERS,), apply=_fio_asked_elsewhere,
+             where="raw output"),
+)  # fmt: skip
+
+EARLIER = (
+    Mutation(name="fio's files are of the night before", codes=(Code.OLD_OUTPUT,), apply=_fio_of_the_night_before,
+             where="raw output"),
+    *(
+        Mutation(name=f"{launch.partition('-')[0]} prints an earlier launch's output and exits at once",
+                 codes=(Code.OLD_OUTPUT,), apply=_printed_at_once(launch), where="raw output")
+        for launch in (FIO, HPL, NCCL)
+    ),
+)  # fmt: skip

@@ -38,6 +38,21 @@ def shifted(**hours: float) -> Callable[[Broken], None]:
     return apply
 
 
+def taken_up_later(**past: float) -> Callable[[Broken], None]:
+    """All but one launch ran at night; the last was taken up so much later, when the run was sealed too."""
+
+    def apply(night: Broken) -> None:
+        later = timedelta(**past)
+        data = night.read_record(NCCL)
+        times = {key: (datetime.fromisoformat(data[key]) + later).isoformat() for key in ("started_at", "ended_at")}
+        night.record(NCCL, **times)
+        clock = json.loads((night.run.evidence / "simulation.json").read_text())
+        clock["clock"] = (datetime.fromisoformat(clock["clock"]) + later).isoformat()
+        night.evidence("simulation", lambda _: clock)
+
+    return apply
+
+
 def half_written(night: Broken) -> None:
     text = night.record_path(NCCL).read_text()
     night.record_path(NCCL).write_text(text[: len(text) // 2])
@@ -259,6 +274,8 @@ RECORDS = (
     broken("a GPU was missing before it answered", tried_before("missing_gpu", then=None), Code.MISSING_GPU),
     broken("it ran out of memory before it answered", tried_before("out_of_memory", then=None), Code.OUT_OF_MEMORY),
     broken("it began before the run was made", shifted(started_at=-30, ended_at=-30), Code.OLD_OUTPUT),
+    broken("one launch was taken up nine days after the others", taken_up_later(days=9), Code.OLD_OUTPUT),
+    broken("one launch was taken up five hours after the others", taken_up_later(hours=5), Code.OLD_OUTPUT),
     broken("it ended after the seal", shifted(started_at=30, ended_at=30), Code.CLOCK_SKEW),
     broken("it ended before it began", shifted(ended_at=-1), Code.CLOCK_SKEW),
     record("it took longer than its clock says", Code.CLOCK_SKEW, duration_s=9999.0),

@@ -33,6 +33,7 @@ from plumbline.validation.record_checks import (
     earlier_verdicts,
     launch_fields,
     launch_place,
+    out_of_time,
     outcome_problems,
     record_verdicts,
     replacement_verdicts,
@@ -127,7 +128,7 @@ def read_run(run: RunDirectory) -> Readout:
     records, about_records = _records_by_launch(run, plan)
     ends = [record.ended_at for record, _ in records.values() if record is not None]
     verdicts += [verdict(Code.EVIDENCE_CHANGED, "seal", problem) for problem in seal_problems(run, ends)]
-    begun = _begun(run)
+    begun, too_old = _begun(run), out_of_time(run, plan, profile, records)
     verdicts += about_records
     hardware = run.read_evidence("environment").get("hardware", {}).get("hardware_id")
     measurements: list[Measurement] = []
@@ -145,6 +146,8 @@ def read_run(run: RunDirectory) -> Readout:
             found = list(record_verdicts(run, profile, planned, record, hardware))
             found += replacement_verdicts(plan, planned, record, earlier)
             found += earlier_verdicts(planned, record, earlier)
+            if message := too_old.get(planned.launch_id):
+                found.append(verdict(Code.OLD_OUTPUT, launch_place(planned), message, **launch_fields(planned)))
             verdicts += found
             if not any(v.kind.value == "INVALID" for v in found):
                 measured, more = _measure(run, spec, record)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatch
 from pathlib import Path
@@ -12,6 +12,7 @@ from plumbline.amounts import node_list
 from plumbline.clusters.profile import ClusterProfile
 from plumbline.execution.launcher import ANSWERS
 from plumbline.execution.plan import Plan
+from plumbline.execution.pods import batch_seconds
 from plumbline.execution.run_one import file_sha256
 from plumbline.model import KIND_OF_CODE, Code, LaunchSpec, Outcome, RunRecord, Verdict, VerdictKind, verdict
 from plumbline.tracking.run_directory import RunDirectory, run_time
@@ -19,6 +20,9 @@ from plumbline.validation.snapshot_checks import snapshot_problems
 
 CLOCK_TOLERANCE = timedelta(seconds=120)
 """How far clocks of nodes and orchestrator may differ before a record's times count as wrong. Assumption: NTP is on."""
+
+_TO_END = timedelta(minutes=10)
+"""A run holds its cluster so much longer than its limits.minutes (stages.lease)."""
 
 
 def launch_place(spec: LaunchSpec) -> str:
@@ -109,6 +113,55 @@ def replacement_verdicts(
         yield verdict(Code.REPLACED, f"{place}, node {node}", message, **{**fields, "node": node})
 
 
+def out_of_time(
+    run: RunDirectory, plan: Plan, profile: ClusterProfile, records: Mapping[str, tuple[RunRecord | None, Any]]
+) -> Mapping[str, str]:
+    """Say which launches are too old to be of one run with its last one: launch_id → why.
+
+    `records` holds by launch the record that counts and all attempts. A run that was taken up days later would mix
+    what the cluster was then with what it is now. No batch starts after limits.minutes, and one that began may run on.
+    Records whose own times can't be are told by record_verdicts, and bound nothing.
+    """
+    latest = _sealed(run) + CLOCK_TOLERANCE
+    attempts = [one for _, every in records.values() for one in every]
+    spans = sorted(span for one in attempts if (span := _span(one)) is not None and span[0] <= span[1] <= latest)
+    if not spans:
+        return {}
+    pause = timedelta(minutes=profile.limits.minutes) + _TO_END
+    ended = max(end for _, end in spans)
+    earliest = ended - pause - _longest_batch(plan, profile)
+    before = spans[0][1]
+    for start, end in spans:
+        if start - before > pause:  # nothing ran for longer than a run may take
+            earliest = max(earliest, start)
+        before = max(before, end)
+    limit = f"limits.minutes of profile {profile.name} is {profile.limits.minutes:g}"
+    return {
+        launch_id: f"started {record.started_at}, and the run's last launch ended {ended:%Y-%m-%dT%H:%M:%SZ}: no run "
+        f"takes so long ({limit}), and what the cluster did then is not what it does now; start a new run"
+        for launch_id, (record, _) in records.items()
+        if record is not None and (span := _span(record)) is not None and span[0] < earliest
+    }
+
+
+def _span(record: RunRecord) -> tuple[datetime, datetime] | None:
+    try:
+        return _moment(record.started_at), _moment(record.ended_at)
+    except ValueError:
+        return None
+
+
+def _longest_batch(plan: Plan, profile: ClusterProfile) -> timedelta:
+    """Give the most time that one batch may take: on Kubernetes its pod's deadline, else one launch after another."""
+    batches = [plan.batch(batch.batch_id) for batch in plan.batches]
+    if profile.launcher == "kubernetes":
+        data = profile.model_dump(mode="json")
+        seconds: list[float] = [batch_seconds(data, specs) for specs in batches if specs]
+    else:
+        seconds = [sum(spec.timeout_s for spec in specs) for specs in batches]
+    return timedelta(seconds=max(seconds, default=0.0))
+
+
 def _clock_problems(run: RunDirectory, record: RunRecord) -> Iterator[tuple[Code, str]]:
     try:
         started, ended = _moment(record.started_at), _moment(record.ended_at)
@@ -118,9 +171,7 @@ def _clock_problems(run: RunDirectory, record: RunRecord) -> Iterator[tuple[Code
     made = run_time(run.run_id)
     if started < made - CLOCK_TOLERANCE:
         yield Code.OLD_OUTPUT, f"started {record.started_at}, before the run was made ({made:%Y-%m-%dT%H:%M:%SZ})"
-    sealed = run.sealed_at() or datetime.now(UTC)
-    if sealed.tzinfo is None:  # seals.py tells it
-        sealed = sealed.replace(tzinfo=UTC)
+    sealed = _sealed(run)
     if ended > sealed + CLOCK_TOLERANCE:
         yield Code.CLOCK_SKEW, f"ended {record.ended_at}, after the run was sealed ({sealed:%Y-%m-%dT%H:%M:%SZ})"
     if ended < started or abs((ended - started).total_seconds() - record.duration_s) > max(5, record.duration_s * 0.1):
@@ -128,6 +179,12 @@ def _clock_problems(run: RunDirectory, record: RunRecord) -> Iterator[tuple[Code
             Code.CLOCK_SKEW,
             f"wall clock says {(ended - started).total_seconds():.1f} s, it took {record.duration_s} s",
         )
+
+
+def _sealed(run: RunDirectory) -> datetime:
+    """Give when the run was sealed; now where it isn't yet."""
+    sealed = run.sealed_at() or datetime.now(UTC)
+    return sealed if sealed.tzinfo is not None else sealed.replace(tzinfo=UTC)  # seals.py tells it
 
 
 def _moment(text: str) -> datetime:
