@@ -13,6 +13,7 @@ import pytest
 
 from plumbline import readers
 from plumbline.errors import ConfigError, OutputError
+from plumbline.model import to_plain
 from plumbline.readers import Completeness, Fact, Item, Reading, Source, Status
 
 DATA = Path(__file__).parents[1] / "data"
@@ -38,11 +39,29 @@ def test_no_number_breaks_a_reader(name: str) -> None:
         except OutputError:
             continue
         assert all(math.isfinite(item.value) for item in items if isinstance(item, Reading)), path.name
+        assert json.dumps([to_plain(item) for item in items], allow_nan=False)
         assert isinstance(items[-1], Completeness)
 
 
+def test_a_fact_holds_infinity_as_text() -> None:
+    value = {"a": [1.5, math.inf, (math.nan, "x")], "b": None}
+    assert Fact("f", value).value == {"a": [1.5, "inf", ["nan", "x"]], "b": None}
+    fine = {"a": (1.5, 2)}
+    assert Fact("f", fine).value is fine
+    seed = ':::MLLOG {"namespace": "", "time_ms": 1, "event_type": "POINT_IN_TIME", "key": "seed", "value": 1e999}\n'
+    assert Fact("seed", "inf") in read("mllog", seed)
+
+
 def fio(**job: Any) -> str:
-    done = {"io_bytes": 1 << 20, "bw_bytes": 1 << 20, "bw": 1024, "iops": 256.0, "runtime": 1000, "total_ios": 256}
+    done = {
+        "io_bytes": 1 << 20,
+        "io_kbytes": 1024,
+        "bw_bytes": 1 << 20,
+        "bw": 1024,
+        "iops": 256.0,
+        "runtime": 1000,
+        "total_ios": 256,
+    }
     given = {"jobname": "a", "error": 0, "read": done, **job}
     return json.dumps({"fio version": "fio-3.36", "timestamp": 1, "jobs": [given]}) + "\n"
 
@@ -58,6 +77,14 @@ def test_bytes_that_fio_cannot_count_are_no_number(amount: float) -> None:
     for old in ("io_kbytes", "io_bytes"):
         items = read("fio", fio(read={"io_bytes": amount, old: amount, "bw": 10, "iops": 1.0, "runtime": 1e-300}))
         assert not [item for item in items if isinstance(item, Reading) and item.indicator == "total_bytes"]
+
+
+@pytest.mark.parametrize("value", [10**400, 1 << 63, math.inf, math.nan, -(10**400)])
+@pytest.mark.parametrize("key", ["io_kbytes", "bw_bytes"])
+def test_a_number_beyond_all_counting_agrees_with_nothing(key: str, value: float) -> None:
+    direction = json.loads(fio())["jobs"][0]["read"]
+    found = read("fio", fio(read={**direction, key: value}))[-1]
+    assert isinstance(found, Completeness) and found.status is Status.INCOMPLETE, found
 
 
 @pytest.mark.parametrize("size", ["1e999999999", "1/3", "9" * 31, "1_0M"])

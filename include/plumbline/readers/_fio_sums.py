@@ -7,6 +7,7 @@ those that began, so these two differ by what was under way when the ramp and th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -83,9 +84,12 @@ def _block(transfer: Transfer, job: Job) -> int | None:
 
 
 def _number(data: Mapping[str, Any], key: str) -> float | None:
+    """Give a number as printed, infinity for one that fio can't have counted, None where there is none."""
     value = data.get(key)
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return None
+    return float(value) if abs(value) < 1 << 63 else math.inf
 
 
 def _agree(printed: float, computed: float) -> bool:
-    return abs(printed - computed) <= _UNITS_CUT + _ROUNDING * max(printed, computed)
+    return math.isfinite(printed) and abs(printed - computed) <= _UNITS_CUT + _ROUNDING * max(printed, computed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -86,10 +87,18 @@ def readings_where_there(
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Something that is not a measured number: versions, host names, statuses, counts of rows, lists."""
+    """Something that is not a measured number: versions, host names, statuses, counts of rows, lists.
+
+    What JSON has no number for (nan, infinity) stands in its value as text.
+    """
 
     name: str
     value: Any
+
+    def __post_init__(self) -> None:
+        """Put text in the place of numbers that nobody could write down again."""
+        if not _is_finite(self.value):
+            object.__setattr__(self, "value", _with_text(self.value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +113,22 @@ class Completeness:
 
 
 Item = Reading | Fact | Completeness
+
+
+def _is_finite(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, Mapping):
+        return all(map(_is_finite, value.values()))
+    return not isinstance(value, (list, tuple)) or all(map(_is_finite, value))
+
+
+def _with_text(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Mapping):
+        return {key: _with_text(item) for key, item in value.items()}
+    return [_with_text(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 class Reader(Protocol):
