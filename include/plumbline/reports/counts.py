@@ -8,7 +8,6 @@ from typing import Any
 from plumbline.amounts import plural
 from plumbline.model import Code
 
-
 MOST_REASONS = 6
 """Reasons that a sentence names; verdict.json has all."""
 
