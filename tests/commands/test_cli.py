@@ -172,6 +172,10 @@ def test_a_wrong_parameter_is_named_with_what_gave_it(tmp_path: Path, capsys: py
         for setting in ("note=x", "benchmarks=nccl_tests"):
             code, _, err = run(capsys, "plan", "--cluster", str(profile), "--suite", str(suite), "--set", setting)
             assert (code, words in err) == (ExitCode.USAGE, True), err
+    for setting in ("fio.size=1e999999999", "fio.size=0", "fio.random_bs=4kk", "fio.sequential_bs=1/3"):
+        code, _, err = run(capsys, "plan", "--cluster", "simulated-8", "--set", setting)
+        assert code == ExitCode.USAGE
+        assert f"suite nightly, profile simulated-8: fio: {setting.partition('=')[0]}: " in err
     code, _, err = run(capsys, "plan", "--cluster", "simulated-8", "--set", "fio.clinets=1")
     assert code == ExitCode.USAGE
     assert "--set fio.clinets: fio has no parameter 'clinets'; did you mean 'clients'?" in err

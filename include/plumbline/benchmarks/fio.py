@@ -14,6 +14,7 @@ from plumbline.benchmarks._fio_jobs import JOBS, chosen_jobs, client_count, row_
 from plumbline.benchmarks._fio_results import read_results
 from plumbline.benchmarks.benchmark import Command, Expected, Measured, Parameter, Placement
 from plumbline.configuration import project_root
+from plumbline.errors import ConfigError
 from plumbline.model import Better, Contends, Indicator, LaunchSpec, Params, RunRecord, Scope
 from plumbline.units import parse_bytes
 
@@ -75,12 +76,12 @@ _SLACK_S = 90.0
 def command(placement: Placement, params: Params) -> Command:
     """Write the command of one group: on several machines each runs it, told its name and start by its environment."""
     jobs = chosen_jobs(params)
-    parse_bytes(str(params["size"]))
+    sizes = {key: _size(params, key) for key in ("size", "sequential_bs", "random_bs")}
     argv = [
         placement.python, "-m", "plumbline_bench.fio_clients",
         "--directory", placement.storage_dir,
         "--clients", str(params["clients"]),
-        "--size", str(parse_bytes(str(params["size"]))),
+        "--size", str(sizes["size"]),
         "--runtime", f"{params['runtime_s']:g}",
         "--ramp", f"{params['ramp_s']:g}",
         "--jobs", ",".join(jobs),
@@ -103,6 +104,17 @@ def command(placement: Placement, params: Params) -> Command:
         timeout_s=len(jobs) * per_job + float(str(params["layout_limit_s"])) + _SLACK_S,
         outputs=("stdout", "fio-facts-*.json", "fio-*-c*.json", "fio-*_bw.log"),
     )
+
+
+def _size(params: Params, key: str) -> int:
+    """Give a parameter that is a size, in bytes. Raises ConfigError with its name."""
+    try:
+        size = parse_bytes(str(params[key]))
+    except ConfigError as error:
+        raise ConfigError(f"{NAME}.{key}: {error}") from None
+    if size == 0:
+        raise ConfigError(f"{NAME}.{key}: a size of nothing")
+    return size
 
 
 def expected(spec: LaunchSpec) -> Iterable[Expected]:
