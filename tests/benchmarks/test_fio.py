@@ -356,6 +356,15 @@ def test_a_launchers_clock_may_differ_more_than_the_nodes_own(
     assert codes(measure(DATA, hosts=hosts, hardware=hardware, **times)) == ({Code.OLD_OUTPUT} if old else set())
 
 
+@pytest.mark.parametrize("moment", [float("nan"), float("inf"), 1e300, -1.0])
+def test_a_moment_that_is_none_hides_no_other(raw: Path, moment: float) -> None:
+    def change(data: Any) -> None:
+        data["jobs"][0]["clients"][0]["started_at"] = moment
+
+    edit_json(raw / "fio-facts-n1.json", change)
+    assert codes(measure(raw)) == {Code.OLD_OUTPUT}
+
+
 def test_jobs_that_took_longer_than_the_launch_are_of_another_one() -> None:
     assert codes(measure(DATA, duration_s=6.1)) == set()
     assert codes(measure(DATA, duration_s=5.5)) == {Code.OLD_OUTPUT}

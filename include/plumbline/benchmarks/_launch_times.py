@@ -6,6 +6,7 @@ Only the times give it away. Moments must lie within the launch, and work can't 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 
@@ -27,7 +28,7 @@ def wrong_moments(record: RunRecord, moments: Iterable[tuple[str, float]]) -> It
     slack = SAME_CLOCK if _has_tools_clock(record) else OTHER_CLOCK
     earliest = datetime.fromisoformat(record.started_at).timestamp() - slack.total_seconds()
     latest = datetime.fromisoformat(record.ended_at).timestamp() + slack.total_seconds()
-    outside = [(max(earliest - at, at - latest), what, at) for what, at in moments]
+    outside = [(max(earliest - at, at - latest) if math.isfinite(at) else math.inf, what, at) for what, at in moments]
     off, what, at = max(outside, default=(0.0, "", 0.0))
     if off > 0:
         message = (
