@@ -103,6 +103,7 @@ def test_all_jobs_run_and_nothing_is_left(storage: Path, work: Path) -> None:
 def test_what_this_program_writes_is_what_the_benchmark_reads(storage: Path, work: Path) -> None:
     from plumbline.benchmarks import benchmark, fio, resolve_params
     from plumbline.benchmarks.benchmark import Placement
+    from plumbline.execution import run_one
     from plumbline.model import Contends, Device, LaunchSpec, Origin
 
     params = resolve_params(
@@ -113,14 +114,14 @@ def test_what_this_program_writes_is_what_the_benchmark_reads(storage: Path, wor
         accelerator="cpu", fabric="loopback", python=sys.executable, programs=PROGRAMS, storage_dir=str(storage),
     )  # fmt: skip
     command = fio.command(placement, params)
-    subprocess.run(command.argv, cwd=work, env={**os.environ, **command.env}, check=True, timeout=300)
     spec = LaunchSpec(
         launch_id="x", run_id="r", cluster="c", benchmark="fio", benchmark_version="1", reader="fio", node_count=2,
         wave=1, group=0, repeat=1, nodes=("n0", "n1"), accelerators_per_node=1, device=Device.CPU,
         origin=Origin.MEASURED, contends=Contends.STORAGE, params=params, argv=command.argv,
-        timeout_s=command.timeout_s,
+        env=command.env, timeout_s=command.timeout_s,
     )  # fmt: skip
-    measured = fio.measure(spec, None, work)  # type: ignore[arg-type]
+    record = run_one.run(spec, work)
+    measured = fio.measure(spec, record, work / record.raw_dir)
     assert [finding for finding in measured.findings if finding.code.value != "page_cache"] == []
     assert {value.indicator for value in measured.values} == {row.indicator for row in fio.expected(spec)}
 
