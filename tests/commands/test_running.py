@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tests.prepared_run import prepare_run
 from tests.run_builder import build_run
 from tests.simulated_run import simulate
 
+from plumbline import stages
 from plumbline.commands.beside import Beside
 from plumbline.commands.running import print_verdict
 from plumbline.errors import ExitCode, StageLostError
@@ -58,6 +60,26 @@ def test_a_finished_run_is_not_resumed_and_the_unfinished_are_named(
     code, _, err = run(capsys, "run", "--resume", "latest")
     assert code == ExitCode.USAGE and f"{made.run_id} is finished: there is nothing to resume; unfinished: " in err
     assert other.run_id in err
+
+
+@pytest.mark.parametrize(("hours", "warned"), [(0.1, False), (30, True)])
+def test_a_run_that_is_taken_up_too_late_is_warned_of(
+    results: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, hours: float, warned: bool
+) -> None:
+    made = prepare_run(results, {"b0": ["true"], "b1": ["true"]})
+    made.write_evidence("environment", {})
+    stages.launch_batch(made.path, "b0", lambda text: None)
+    record = next((made.evidence / "records").glob("*.json"))
+    then = (datetime.now(UTC) - timedelta(hours=hours)).isoformat()
+    record.write_text(json.dumps({**json.loads(record.read_text()), "ended_at": then}))
+    monkeypatch.setattr("plumbline.stages.launch_batch", interrupted)
+    _, _, err = run(capsys, "run", "--resume", made.run_id)
+    assert ("ended 30.0 h ago, longer than a run may take" in err) is warned
+    assert ("warning" in err) is warned
+
+
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_a_resumed_run_stays_of_its_cluster_and_suite(results: Path, capsys: pytest.CaptureFixture[str]) -> None:

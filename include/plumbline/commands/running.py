@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -65,8 +66,6 @@ def add_commands(commands: Commands[argparse.ArgumentParser]) -> None:
 
 
 def _plan(chosen: argparse.Namespace) -> int:
-    from datetime import UTC, datetime  # noqa: PLC0415
-
     from plumbline.execution.launcher import launcher  # noqa: PLC0415
     from plumbline.execution.plan import make_plan, plan_data, uncovered  # noqa: PLC0415
 
@@ -104,6 +103,8 @@ def _run(chosen: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, _stop)
     if chosen.resume:
         run = _resumed(chosen)
+        if words := _stale(run):
+            print(words, file=sys.stderr)
     else:
         run = stages.prepare(
             chosen.cluster or _CLUSTER, chosen.suite or _SUITE, parse_settings(chosen.set), trigger="cli",
@@ -152,6 +153,20 @@ def _resumed(chosen: argparse.Namespace) -> RunDirectory:
         more = f"; unfinished: {', '.join(others)}" if others else ", and no other is unfinished"
         raise ConfigError(f"{run.run_id} is finished: there is nothing to resume{more}")
     return run
+
+
+def _stale(run: RunDirectory) -> str:
+    """Say of an unfinished run that its launches are too old to be of one run with those that are left; '' if not."""
+    ended = []
+    for path in () if run.sealed else (run.evidence / "records").glob("*.json"):
+        with suppress(OSError, ValueError, KeyError, TypeError):  # the judge tells of a record that can't be read
+            ended.append(datetime.fromisoformat(json.loads(path.read_text(encoding="utf-8"))["ended_at"]))
+    if not ended or (age := datetime.now(UTC) - max(ended)) <= stages.lease(run.profile()):
+        return ""
+    return (
+        f"warning: the launches of {run.run_id} ended {age / timedelta(hours=1):.1f} h ago, longer than a run may "
+        "take: they will be judged old output; a new run measures everything"
+    )
 
 
 @contextmanager
