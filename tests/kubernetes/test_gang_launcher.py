@@ -7,10 +7,12 @@ import os
 import signal
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
+import pytest
 
-from tests.kubernetes.fake import FakeCluster
+from tests.kubernetes.fake import FakeCluster, store
 from tests.kubernetes.gangs import GANG, begin, let_end, nothing_is_left, running
 from tests.kubernetes.runs import finish, launches, log, outcomes, pod, prepare, records, start, wait_for
 
@@ -44,13 +46,19 @@ def test_a_launcher_that_was_killed_is_followed_by_another(
     wait_for(lambda: nothing_is_left(cluster))
 
 
+@pytest.mark.parametrize("second_uid", ["00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"])
 def test_two_launchers_never_run_the_same_batch_at_once(
-    cluster: FakeCluster, tmp_path: Path, groups: list[list[str]]
+    cluster: FakeCluster, tmp_path: Path, groups: list[list[str]], monkeypatch: pytest.MonkeyPatch, second_uid: str
 ) -> None:
+    """Not of the same second either, which is all that the API tells of their age."""
     run = begin(cluster, tmp_path, groups)
     first = start(cluster, run)
     running(cluster, run)
-    second = start(cluster, run, "second")
+    created = (pod(cluster, first) or {})["metadata"]["creationTimestamp"]
+    with cluster.store.lock, monkeypatch.context() as patched:
+        patched.setattr(store, "now", lambda: created)
+        patched.setattr(store, "uuid", SimpleNamespace(uuid4=lambda: second_uid))
+        second = start(cluster, run, "second")
     assert finish(cluster, second) == 76, log(cluster, second)
     let_end(run)
     assert finish(cluster, first) == 0, log(cluster, first)

@@ -151,7 +151,9 @@ def a_client(**more: Any) -> fio.Client:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("more", [{}, {"rw": "write", "direction": "write", "block_bytes": 1 << 20, "ios": 7}])
+@pytest.mark.parametrize(
+    "more", [{}, {"rw": "write", "direction": "write", "block_bytes": 1 << 20, "block_size": "1M", "ios": 7}]
+)
 def test_fio_report(more: dict[str, Any], tmp_path: Path) -> None:
     client = a_client(**more)
     found = Read("fio", fio.report(client), tmp_path, jobs=1)

@@ -167,7 +167,16 @@ def beat_s(orphan_s: float) -> float:
 
 def beat(evidence: Path, launcher_uid: str) -> None:
     """Say that the launcher lives. The content changes, since a shared file system may keep times back."""
-    write_atomically(pods_folder(evidence) / f"{launcher_uid}.heartbeat", f"{time.time():.3f}\n")
+    write_atomically(_heartbeat(evidence, launcher_uid), f"{time.time():.3f}\n")
+
+
+def has_beaten(evidence: Path, launcher_uid: str) -> bool:
+    """Say whether a launcher has ever said that it lives: it has begun."""
+    return _heartbeat(evidence, launcher_uid).exists()
+
+
+def _heartbeat(evidence: Path, launcher_uid: str) -> Path:
+    return pods_folder(evidence) / f"{launcher_uid}.heartbeat"
 
 
 class Heart:
@@ -175,7 +184,7 @@ class Heart:
 
     def __init__(self, evidence: Path, launcher_uid: str, limit_s: float) -> None:
         """Begin with a full `limit_s`; an empty uid is a pod without a launcher, whose heart never stops."""
-        self.path = pods_folder(evidence) / f"{launcher_uid}.heartbeat"
+        self.path = _heartbeat(evidence, launcher_uid)
         self.limit_s = limit_s if launcher_uid else float("inf")
         self._seen, self._changed = "", time.monotonic()
 
@@ -223,6 +232,6 @@ def without_answer(evidence: Path, specs: Sequence[LaunchSpec]) -> list[LaunchSp
 
 __all__ = [
     "ANSWERS", "BEAT_S", "AttemptTakenError", "Heart", "answered", "beat", "beat_s", "claim",
-    "fault_record", "next_attempt", "pods_folder", "read_batch", "read_inventory", "read_profile", "read_spec",
-    "record_fault", "records_of", "without_answer", "write_spec",
+    "fault_record", "has_beaten", "next_attempt", "pods_folder", "read_batch", "read_inventory", "read_profile",
+    "read_spec", "record_fault", "records_of", "without_answer", "write_spec",
 ]  # fmt: skip

@@ -114,15 +114,22 @@ class Gang:
         return NO_RECORD if missing else 0
 
     def _older_launcher(self) -> str | None:
-        """Name another launcher of this batch that lives and was there first. The API gives every pod its time."""
+        """Name another launcher of this batch that lives and was there first.
+
+        The API gives every pod its time, in whole seconds: of two of one second the one that has begun was first.
+        """
         others = {pod["metadata"]["uid"]: pod for pod in self.mirror.objects() if not _is_worker(pod)}
         own = others.pop(self.site.owner[1], None)
         for pod in others.values():
             metadata = pod["metadata"]
             alive = not diagnosis.ended(pod) and not metadata.get("deletionTimestamp")
-            if alive and (own is None or _age_order(pod) < _age_order(own)):
+            if alive and (own is None or self._age_order(pod) < self._age_order(own)):
                 return str(metadata["name"])
         return None
+
+    def _age_order(self, pod: Mapping[str, Any]) -> tuple[str, bool, str]:
+        created, uid = str(pod["metadata"]["creationTimestamp"]), str(pod["metadata"]["uid"])
+        return created, not files.has_beaten(self.site.evidence, uid), uid
 
     def _without_held(self, specs: Sequence[LaunchSpec]) -> list[LaunchSpec]:
         """Remove workers of an earlier launcher of this batch; leave out launches whose nodes still have one.
@@ -258,10 +265,6 @@ def _tell(launch: Launch) -> None:
 
 def _is_worker(pod: Mapping[str, Any]) -> bool:
     return PREFIX + "launch" in (pod["metadata"].get("labels") or {})
-
-
-def _age_order(pod: Mapping[str, Any]) -> tuple[str, str]:
-    return str(pod["metadata"]["creationTimestamp"]), str(pod["metadata"]["uid"])
 
 
 def _by_launch(found: Iterable[Mapping[str, Any]]) -> Pods:
