@@ -13,6 +13,7 @@ from tests.run_builder import Scenario, build_run
 
 from plumbline import readers, stages
 from plumbline.errors import ExitCode, OutputError
+from plumbline.model import Code, verdict
 from plumbline.tracking.history import load_history
 
 
@@ -175,6 +176,19 @@ def test_a_run_of_a_part_of_the_suite_is_no_night(results: Path, capsys: pytest.
     code, out, _ = run(capsys, "status", "--cluster", "local", "--max-age", "26h")
     assert code == ExitCode.CLOSED
     assert f"{run_.run_id}: only a part of the suite: without hpl_mxp" in out
+
+
+def test_a_closed_run_whose_evidence_cannot_be_read_hides_no_older_night(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = datetime.now(UTC)
+    older = build_run(results, cluster="local", when=now - timedelta(hours=2))
+    broken = verdict(Code.WRONG_RESULT, "rung 4 group 0", "3 wrong elements")
+    newest = build_run(results, cluster="local", when=now - timedelta(hours=1), extra=[broken])
+    (newest.evidence / "environment.json").write_text("{")
+    code, out, _ = run(capsys, "status", "--cluster", "local")
+    assert code == ExitCode.OK and f"newest finished run {older.run_id}" in out
+    assert f"not counted: {newest.run_id}: environment.json" in out
 
 
 def test_a_run_that_was_asked_for_less_is_no_night_and_one_for_more_is(

@@ -335,13 +335,14 @@ def _status(chosen: argparse.Namespace) -> int:
     for run in reversed(find_runs(stages.results_directory(profile), profile.name, suite.name)):
         try:
             verdict = stages.gate(run.path)
-        except OutputError as error:
+            omitted, asked = run.suite().omitted, run.read_evidence("environment").get("asked", ())
+        except (OutputError, ConfigError) as error:
             unusable.append({"run_id": run.run_id, "reason": str(error)})
             continue
-        if omitted := run.suite().omitted:
+        if omitted:
             unusable.append({"run_id": run.run_id, "reason": f"only a part of the suite: without {', '.join(omitted)}"})
             continue
-        if words := asked_in_words(narrowed(run.read_evidence("environment").get("asked", ()))):
+        if words := asked_in_words(narrowed(asked)):
             unusable.append({"run_id": run.run_id, "reason": f"not the suite as it is: {words}"})
             continue
         age = datetime.now(UTC) - run_time(run.run_id)
